@@ -9,12 +9,13 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
 from engine import loading
 from engine.arguments import whole
+from engine.compat.ultralytics.keywords import check
 from engine.compat.ultralytics.metrics import Metrics
 from engine.compat.ultralytics.results import Results
 from engine.compat.ultralytics.run_folder import RunFolder
@@ -32,8 +33,26 @@ _log = logging.getLogger("engine")
 Sources: TypeAlias = "Source | int | Iterable[Source | int]"
 
 _FOREIGN = (".pt", ".pth", ".onnx", ".engine", ".yaml", ".yml", ".torchscript", ".tflite")
-# Accepted because they change no result here.
-_NO_EFFECT = ("verbose", "show_labels", "show_conf", "exist_ok", "rect", "stream_buffer", "plots")
+# What ultralytics' predict() does with other values is not done here.
+_ONLY = {
+    "augment": False,
+    "dnn": False,
+    "embed": None,
+    "rect": True,
+    "retina_masks": False,
+    "save_frames": False,
+    "stream_buffer": False,
+    "visualize": False,
+}
+_INSTEAD = {
+    "track": "Use engine.track.Scene, or: python -m engine detect VIDEO --track",
+    "tune": "Networks are trained with darknet",
+    "benchmark": "Use: python -m engine benchmark",
+    "embed": "Use engine.load(…).layer_outputs()",
+    "load": "Pass the weights: YOLO(cfg, weights=…)",
+    "save": "A network is its .cfg and its .weights file",
+    "model": "Use engine.load(…).graph for the layers",
+}
 _ONE = (str, Path, bytes, bytearray, memoryview, int, np.ndarray)  # sources that are no lists
 _MAX_DETECTIONS = 300  # ultralytics' default
 
@@ -55,6 +74,9 @@ class YOLO:
         `model` is a .cfg or a .weights file, whose other files have the same name, or the name of a
         network of the zoo. `weights` and `names` are files with other names.
         """
+        if task not in (None, "detect", "classify"):
+            raise InputError(f"task: expected detect or classify, got {task!r}")
+        self._task = task
         self._files = _files_of(Path(model), weights, names)
         self._detector: Detector | None = None
         self._loaded: dict[str, Any] = {}
@@ -114,7 +136,8 @@ class YOLO:
         """Return the Results of every picture in a list, or with `stream` one after another.
 
         Options: conf, iou, imgsz, device, half, classes, max_det, agnostic_nms, batch, vid_stride,
-        save, save_txt, save_conf, save_crop, show, project, name. Arrays are in BGR order.
+        save, save_txt, save_conf, save_crop, show, project, name, exist_ok, line_width,
+        show_labels, show_conf, show_boxes. Arrays are in BGR order.
         A picture that cannot be read is logged and left out; one that is given alone is an error.
         """
         found = self._predict(source, _Options(**_known(options)))
@@ -143,7 +166,7 @@ class YOLO:
                     if folder is not None:
                         folder.write(made, item)
                     if options.show:
-                        made.show()
+                        made.show(**options.drawing)
                     yield made
 
         return found()
@@ -157,6 +180,10 @@ class YOLO:
             cfg, weights, names = self._files
             self._detector = loading.load(cfg, weights, names, **wanted)
             self._loaded = wanted
+            task = self.task
+            if self._task not in (None, task):
+                self.close()
+                raise InputError(f"task: {self.model_name} is for {task}, not {self._task}")
         return self._detector
 
     # ------------------------------------------------------------ evaluation and export
@@ -169,22 +196,30 @@ class YOLO:
         iou: float | None = None,
         imgsz: Size | None = None,
         device: str | int | None = None,
+        half: bool = False,
+        batch: int = 1,
         labels: str | None = None,
+        **others: Any,
     ) -> Metrics:
         """Return COCO's average precision on labelled pictures.
 
         `data` is a folder, a list file, or a .json file of COCO; `labels` is the folder of the
         label files, if they are not where darknet looks for them.
         """
+        only = {"split": "val", "save_json": False, "augment": False, "rect": True}
+        check(YOLO.val, others, where="val()", only=only, unused=("verbose", "plots", "workers"))
         from engine.evaluate import coco_files, dataset
         from engine.evaluate.examples import Detections, Example
         from engine.evaluate.score import Rules, score
 
-        options = _Options(conf=conf, iou=iou, imgsz=imgsz, device=device)
+        options = _Options(conf=conf, iou=iou, imgsz=imgsz, device=device, half=half, batch=batch)
         detector = self._load(**options.of_load(self._device))
         source = str(data)
         if Path(source).suffix.lower() in (".yaml", ".yml"):
-            raise InputError(f"{shown(source)}: expected a folder, a list or a COCO .json file")
+            raise InputError(
+                f"{shown(source)}: expected a folder, a list or a COCO .json file. "
+                "Pass what the .yaml names at val:, such as images/val"
+            )
         if Path(source).suffix.lower() == ".json":
             truth = coco_files.read_truth(source, detector.labels)
         else:
@@ -218,6 +253,7 @@ class YOLO:
         opset: int | None = None,
         batch: int | None = None,
         overwrite: bool = False,
+        **others: Any,
     ) -> str:
         """Write the network as ONNX next to its weights; return the path.
 
@@ -225,6 +261,9 @@ class YOLO:
         (batch, max_det, 6), or of a classifier (batch, classes). The batch size is 1, or with
         `dynamic` any, like height and width.
         """
+        only = {"int8": False, "optimize": False, "keras": False, "data": None}
+        unused = ("simplify", "verbose", "device", "workspace")  # the graph is simple already
+        check(YOLO.export, others, where="export()", only=only, unused=unused)
         if format != "onnx":
             raise InputError(f"format: expected onnx, got {format!r}.{suggest(format, ['onnx'])}")
         detector = self._load(**({} if imgsz is None else {"imgsz": imgsz}))
@@ -247,6 +286,13 @@ class YOLO:
     def train(self, *_: Any, **__: Any) -> None:
         """Refuse: the engine runs networks and does not train them."""
         raise InputError("train: networks are trained with darknet; the engine runs them")
+
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what to use in place of a method that is not here."""
+            hint = f" {_INSTEAD[name]}" if name in _INSTEAD else ""
+            raise AttributeError(f"{name}: YOLO of engine.compat.ultralytics has none.{hint}")
 
 
 class _Pictures:
@@ -327,11 +373,15 @@ class _Options:
         project: str | Path | None = None,
         name: str | None = None,
         line_width: int | None = None,
+        exist_ok: bool = False,
+        show_labels: bool = True,
+        show_conf: bool = True,
+        show_boxes: bool = True,
     ) -> None:
         self.conf, self.iou, self.imgsz, self.device, self.half = conf, iou, imgsz, device, half
         self.classes = [classes] if isinstance(classes, int) else classes
         self.max_det, self.agnostic_nms, self.batch = max_det, agnostic_nms, batch
-        self.vid_stride, self.line_width, self.show = vid_stride, line_width, show
+        self.vid_stride, self.show, self.exist_ok = vid_stride, show, exist_ok
         self.save, self.save_txt, self.save_conf, self.save_crop = (
             save,
             save_txt,
@@ -339,6 +389,12 @@ class _Options:
             save_crop,
         )
         self.project, self.name = project, name
+        self.drawing = {
+            "line_width": line_width,
+            "labels": show_labels,
+            "conf": show_conf,
+            "boxes": show_boxes,
+        }
 
     @property
     def writes(self) -> bool:
@@ -351,7 +407,8 @@ class _Options:
             save_txt=self.save_txt,
             save_conf=self.save_conf,
             save_crop=self.save_crop,
-            line_width=self.line_width,
+            exist_ok=self.exist_ok,
+            drawing=self.drawing,
         )
 
     def of_load(self, device: str | int) -> dict[str, Any]:
@@ -375,11 +432,8 @@ class _Options:
 
 def _known(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options without those that change nothing; refuse unknown ones."""
-    accepted = _Options.__init__.__code__.co_varnames[1 : _Options.__init__.__code__.co_argcount]
-    for name in options:
-        if name not in (*accepted, *_NO_EFFECT):
-            raise InputError(f"{name}: is no option of predict().{suggest(name, accepted)}")
-    return {name: each for name, each in options.items() if name in accepted}
+    check(_Options, options, where="predict()", only=_ONLY, unused=("verbose",))
+    return {name: each for name, each in options.items() if name not in (*_ONLY, "verbose")}
 
 
 def _in_rgb(source: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -11,10 +11,12 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.compat.ultralytics.boxes import Boxes
+from engine.compat.ultralytics.keywords import check
 from engine.errors import InputError
 from engine.files.atomic import make_folder, unwritable, write_new
 from engine.vision.box_array import Values
-from engine.vision.classification import Classification
+from engine.vision.classification import Classification, Ranked
+from engine.vision.colours import colour_of
 from engine.vision.encode import encode
 from engine.vision.image import Picture, read
 from engine.vision.result import Result
@@ -23,6 +25,14 @@ from engine.vision.tables import Library
 if TYPE_CHECKING:
     from PIL import Image
 
+_ONLY_PLOT = {
+    "color_mode": "class",
+    "font": "Arial.ttf",
+    "font_size": None,
+    "im_gpu": None,
+    "txt_color": (255, 255, 255),
+}
+_UNUSED_PLOT = ("kpt_line", "kpt_radius", "masks")  # which no result has
 _SPEED = {"prepare": "preprocess", "network": "inference", "suppress": "postprocess"}
 
 
@@ -194,8 +204,15 @@ class Results:
         conf: bool = True,
         line_width: int | None = None,
         *,
-        labels: bool = True,
         pil: Literal[False] = False,
+        img: Array | None = None,
+        labels: bool = True,
+        boxes: bool = True,
+        probs: bool = True,
+        show: bool = False,
+        save: bool = False,
+        filename: str | Path | None = None,
+        **others: Any,
     ) -> Array: ...
 
     @overload
@@ -204,8 +221,15 @@ class Results:
         conf: bool = True,
         line_width: int | None = None,
         *,
-        labels: bool = True,
         pil: Literal[True],
+        img: Array | None = None,
+        labels: bool = True,
+        boxes: bool = True,
+        probs: bool = True,
+        show: bool = False,
+        save: bool = False,
+        filename: str | Path | None = None,
+        **others: Any,
     ) -> Image.Image: ...
 
     def plot(
@@ -213,47 +237,67 @@ class Results:
         conf: bool = True,
         line_width: int | None = None,
         *,
-        labels: bool = True,
         pil: bool = False,
+        img: Array | None = None,
+        labels: bool = True,
+        boxes: bool = True,
+        probs: bool = True,
+        show: bool = False,
+        save: bool = False,
+        filename: str | Path | None = None,
+        **others: Any,
     ) -> Array | Image.Image:
-        """Return the picture with boxes as (height, width, 3), BGR, or with `pil` as an image."""
+        """Return the picture with boxes, or the best classes, as (height, width, 3), BGR.
+
+        With `pil` this is a Pillow image. `img`, in BGR order, is drawn on in place of the picture.
+        """
+        check(Results.plot, others, where="plot()", only=_ONLY_PLOT, unused=_UNUSED_PLOT)
+        picture = self._read() if img is None else read(img, bgr=True)
         if isinstance(self.result, Classification):
-            drawn = self._read().to_image()
+            drawn = _with_classes(picture.to_image(), self.result if probs else ())
+        elif not boxes:
+            drawn = picture.to_image()
         else:
             drawn = self.result.plot(
-                self._read(), show_labels=labels, show_scores=conf, line_width=line_width
+                picture, show_labels=labels, show_scores=conf, line_width=line_width
             )
+        if show:
+            drawn.show()
+        if save:
+            self._write(drawn, filename)
         return drawn if pil else np.ascontiguousarray(np.asarray(drawn)[:, :, ::-1])
 
     def save(
-        self,
-        filename: str | Path | None = None,
-        *,
-        line_width: int | None = None,
-        overwrite: bool = False,
+        self, filename: str | Path | None = None, *, overwrite: bool = False, **options: Any
     ) -> str:
-        """Write plot() to a file and replace it, as ultralytics does.
+        """Write plot(), with its options, to a file and replace it, as ultralytics does.
 
         The default is results_<name>, which nobody named: an existing file is kept, unless
         `overwrite`.
         """
+        return self._write(self.plot(**{**options, "pil": True}), filename, overwrite=overwrite)
+
+    def show(self, **options: Any) -> None:
+        """Open plot(), with its options, in the viewer of the desktop."""
+        self.plot(**options, show=True)
+
+    def _write(
+        self, drawn: Image.Image, filename: str | Path | None, *, overwrite: bool = False
+    ) -> str:
         path = Path(filename or f"results_{Path(self.path).name}")
-        drawn = self.plot(line_width=line_width, pil=True)
         write_new(path, encode(drawn, path), overwrite=overwrite or bool(filename))
         return str(path)
 
-    def show(self) -> None:
-        """Open plot() in the viewer of the desktop."""
-        self.plot(pil=True).show()
-
-    def save_crop(self, save_dir: str | Path, file_name: str | Path = "") -> None:
+    def save_crop(
+        self, save_dir: str | Path, file_name: str | Path = "", *, overwrite: bool = False
+    ) -> None:
         """Write each box as save_dir/label/picture.jpg."""
         found, picture = self._boxes_of("save_crop()"), self._read()
         if file_name:
             from dataclasses import replace
 
             found = replace(found, path=str(file_name))
-        found.save_crop(save_dir, picture)
+        found.save_crop(save_dir, picture, overwrite=overwrite)
 
     def _read(self) -> Picture:
         if self._picture is None:
@@ -267,3 +311,16 @@ class Results:
         if isinstance(self.result, Classification):
             raise InputError(f"{what}: expected boxes, got the probabilities of a classifier")
         return self.result
+
+
+def _with_classes(image: Image.Image, classes: Iterable[Ranked]) -> Image.Image:
+    """Return the picture with a line of text for each class, the best one first."""
+    from engine.vision.draw import draw_text  # fonts are slow to import
+
+    bottom = 0.0
+    for each in classes:
+        text = f"{each.label} {each.score:.2f}"
+        *_, bottom = draw_text(image, (0, bottom), text, colour_of(each.class_id))
+        if bottom >= image.height:
+            break
+    return image

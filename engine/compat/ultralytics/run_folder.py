@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.compat.ultralytics.results import Results
 from engine.errors import EngineError
@@ -38,16 +39,24 @@ class RunFolder:
         save_txt: bool,
         save_conf: bool,
         save_crop: bool,
-        line_width: int | None = None,
+        exist_ok: bool = False,
+        drawing: Mapping[str, Any] | None = None,
     ) -> None:
-        """Create the folder, or one with a number if it exists: nothing is replaced."""
+        """Create the folder, or one with a number if it exists: nothing is replaced.
+
+        With `exist_ok` an existing folder is used, and files of the same names are replaced.
+        `drawing` are options of plot().
+        """
         self.path, number = path, 1
-        while self.path.exists():
+        while self.path.exists() and not exist_ok:
             number += 1
             self.path = path.with_name(f"{path.name}{number}")
         make_folder(self.path)
+        self._exist_ok = exist_ok
+        self._written: set[Path] = set()
+        self._old_crops = self._crops()
         self._save, self._save_txt, self._save_conf = save, save_txt, save_conf
-        self._save_crop, self._line_width = save_crop, line_width
+        self._save_crop, self._drawing = save_crop, dict(drawing or {})
         self._videos: dict[str, _Video] = {}
         self._stems: set[str] = set()  # of videos
 
@@ -60,22 +69,26 @@ class RunFolder:
             stem = f"{video.stem}_{video.frames}"
         if self._save:
             if video is None:
-                result.save(_unused(self.path / f"{stem}.jpg"), line_width=self._line_width)
+                result.save(self._unused(self.path / f"{stem}.jpg"), **self._drawing)
             else:
                 self._add_frame(video, result, item)
         if result.boxes is None:
             return
         if self._save_txt:
             make_folder(self.path / "labels")
-            result.save_txt(_unused(self.path / "labels" / f"{stem}.txt"), self._save_conf)
+            path = self._unused(self.path / "labels" / f"{stem}.txt")
+            path.unlink(missing_ok=True)  # only with exist_ok; save_txt() appends
+            result.save_txt(path, self._save_conf)
         if self._save_crop:
-            crops = self.path / "crops"
-            used = {path.stem for path in crops.glob("*/*.jpg")}
+            used = self._crops() - self._old_crops
             number, name = 1, stem
             while name in used:
                 number += 1
                 name = f"{stem}_{number}"
-            result.save_crop(crops, f"{name}.jpg")
+            result.save_crop(self.path / "crops", f"{name}.jpg", overwrite=self._exist_ok)
+
+    def _crops(self) -> set[str]:
+        return {path.stem for path in self.path.glob("crops/*/*.jpg")}
 
     def finish(self) -> None:
         """Complete the videos."""
@@ -118,24 +131,24 @@ class RunFolder:
 
         assert item.frame
         if video.writer is None:
-            path = _unused(self.path / f"{video.stem}{extension_for(item.frame.video)}")
-            video.writer = VideoWriter(NewFile(path), item)
-        drawn = result.plot(line_width=self._line_width, pil=True)
+            path = self._unused(self.path / f"{video.stem}{extension_for(item.frame.video)}")
+            video.writer = VideoWriter(NewFile(path, overwrite=self._exist_ok), item)
+        drawn = result.plot(pil=True, **self._drawing)
         try:
             video.writer.add(drawn, item.frame)
         except EngineError:
             video.writer = None  # which has removed its file
             raise
 
+    def _unused(self, path: Path) -> Path:
+        """Return the path, or picture_2.jpg, … if another picture has the same name."""
+        made, number = path, 1
+        while made in self._written or (made.exists() and not self._exist_ok):
+            number += 1
+            made = path.with_stem(f"{path.stem}_{number}")
+        self._written.add(made)
+        return made
+
 
 def _stem_of(name: str) -> str:
     return shortened(PurePath(url_path(name) if is_url(name) else name).stem)
-
-
-def _unused(path: Path) -> Path:
-    """Return the path, or picture_2.jpg, … if another picture has the same name."""
-    made, number = path, 1
-    while made.exists():
-        number += 1
-        made = path.with_stem(f"{path.stem}_{number}")
-    return made

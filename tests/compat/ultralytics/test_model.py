@@ -208,6 +208,7 @@ def test_the_network_is_loaded_again_only_for_another_size(model, monkeypatch):
     ("options", "message"),
     [
         ({"conff": 0.1}, "conff: is no option.*Did you mean 'conf'"),
+        ({"augment": True}, r"augment: predict\(\) supports only False, got True"),
         ({"conf": 2}, "threshold"),
         ({"classes": ["fish"]}, "fish"),
         ({"batch": 0}, "batch"),
@@ -236,6 +237,39 @@ def test_saved_files(model, folder):
     assert {path: path.read_bytes() for path in before} == before
     model("a.png", save=True, project="out", name="first")
     assert (folder / "out/first/a.jpg").is_file()
+
+
+def test_options_of_saved_pictures(model, folder):
+    made = Path("runs/detect/predict/a.jpg")
+    model("a.png", **LOW, save=True, save_txt=True, save_crop=True)
+    first, lines = made.read_bytes(), (made.parent / "labels/a.txt").read_text()
+    crops = sorted(made.parent.glob("crops/*/*"))
+    for options in ({"show_labels": False}, {"show_conf": False}, {"show_boxes": False}):
+        model("a.png", **LOW, save=True, save_txt=True, save_crop=True, exist_ok=True, **options)
+        assert made.read_bytes() != first
+        assert (made.parent / "labels/a.txt").read_text() == lines
+        assert sorted(made.parent.glob("crops/*/*")) == crops
+    assert [path.name for path in Path("runs/detect").iterdir()] == ["predict"]
+
+
+def test_tasks(folder):
+    with pytest.raises(InputError, match="task: expected detect or classify, got 'segment'"):
+        YOLO("net.cfg", task="segment")
+    with pytest.raises(InputError, match=r"task: net\.cfg is for detect, not classify"):
+        YOLO("net.cfg", task="classify").to("cpu").predict("a.png")
+    assert YOLO("kinds.cfg", task="classify").to("cpu").task == "classify"
+
+
+def test_what_is_not_here_has_a_line(model):
+    with pytest.raises(AttributeError, match=r"track: .* Use engine\.track\.Scene"):
+        model.track("street.mp4")
+    assert not hasattr(model, "anything")
+    with pytest.raises(InputError, match=r"int8: export\(\) supports only False"):
+        model.export(int8=True)
+    with pytest.raises(InputError, match=r"dynamc: is no option .* Did you mean 'dynamic'"):
+        model.export(dynamc=True)
+    with pytest.raises(InputError, match=r"split: val\(\) supports only 'val', got 'test'"):
+        model.val("more", split="test")
 
 
 def test_evaluation(folder):

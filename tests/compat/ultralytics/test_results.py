@@ -65,6 +65,22 @@ def test_pictures(result, tmp_path, monkeypatch):
     assert shown == [(100, 50)]
 
 
+def test_options_of_plot(result, tmp_path):
+    drawn = result.plot()
+    np.testing.assert_array_equal(np.asarray(result.plot(pil=True))[:, :, ::-1], drawn)
+    np.testing.assert_array_equal(result.plot(boxes=False), result.orig_img)
+    black = result.plot(img=np.zeros_like(result.orig_img), labels=False, conf=False)
+    assert (black == 0).any()
+    assert (black == result.plot(labels=False, conf=False)).any()
+    result.plot(save=True, filename=tmp_path / "found.png", masks=True, color_mode="class")
+    with Image.open(tmp_path / "found.png") as saved:
+        np.testing.assert_array_equal(np.asarray(saved)[:, :, ::-1], drawn)
+    for options in ({"foo": 3}, {"color_mode": "instance"}, {"font_size": 9}):
+        for method in (result.plot, result.save, result.show):
+            with pytest.raises(InputError, match=rf"^{next(iter(options))}: .*plot\(\)"):
+                method(**options)
+
+
 def test_files_that_the_caller_names_are_replaced_or_appended_to(result, tmp_path):
     result[:0].save(tmp_path / "found.png")
     without = (tmp_path / "found.png").read_bytes()
@@ -101,7 +117,9 @@ def test_a_classifier(classifier):
     assert len(probs) == 6
     assert result.names[probs.top1] in result.verbose()
     assert result.summary()[0]["class"] == probs.top1
-    np.testing.assert_array_equal(result.plot(), result.orig_img)
+    drawn = result.plot()
+    assert (drawn != result.orig_img).any()
+    np.testing.assert_array_equal(result.plot(probs=False), result.orig_img)
     for refused in (result.to_df, lambda: result[0], lambda: result.save_txt("x.txt")):
         with pytest.raises(InputError, match="expected boxes"):
             refused()

@@ -70,6 +70,7 @@ def test_type_checkers_know_what_a_call_gives(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         "import engine\n"
+        "from engine.compat.ultralytics import YOLO\n"
         "with engine.load() as detector:\n"
         "    one: engine.Result = detector('a.jpg')\n"
         "    many: list[engine.Result] = detector(['a.jpg'])\n"
@@ -77,12 +78,15 @@ def test_type_checkers_know_what_a_call_gives(tmp_path):
         "    wrong: int = detector('a.jpg')\n"
         "    for each in detector.stream('docs', on_error='yield'):\n"
         "        reveal_type(each)\n"
+        "for result in YOLO('my.cfg').predict('a.jpg'):\n"
+        "    for box in result.boxes:\n"
+        "        print(box.xyxy[0].tolist(), result.plot().shape, result.plot(pil=True).size)\n"
     )
     command = [sys.executable, "-m", "mypy", "--strict", str(program)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert len(errors) == 1, done.stdout
-    assert ":6: error: Incompatible types" in errors[0]
+    assert ":7: error: Incompatible types" in errors[0]
     assert (
         'Revealed type is "engine.vision.result.Result | engine.errors.ImageError"' in done.stdout
     )

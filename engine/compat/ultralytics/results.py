@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from engine.vision.tables import Library
 
 if TYPE_CHECKING:
     from PIL import Image
+
+# A program knows whether its network is a detector: type checkers need not ask for a test.
+MaybeNone: TypeAlias = Any
 
 _ONLY_PLOT = {
     "color_mode": "class",
@@ -91,14 +94,14 @@ class Results:
         return np.ascontiguousarray(pixels[:, :, ::-1])
 
     @property
-    def boxes(self) -> Boxes | None:
+    def boxes(self) -> Boxes | MaybeNone:
         """Return the boxes, or None for a classifier."""
         if isinstance(self.result, Classification):
             return None
         return Boxes(self.result.boxes, self.orig_shape)
 
     @property
-    def probs(self) -> Probs | None:
+    def probs(self) -> Probs | MaybeNone:
         """Return the probabilities, or None for a detector."""
         if isinstance(self.result, Result):
             return None

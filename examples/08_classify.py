@@ -4,6 +4,9 @@ import sys
 
 import engine
 
+if len(sys.argv) != 4:
+    sys.exit(__doc__)
+
 cfg, weights, picture = sys.argv[1:]
 with engine.load(cfg, weights, top_k=3) as classifier:
     result = classifier.classify(picture)

@@ -7,6 +7,7 @@ import pytest
 
 import engine
 from engine.errors import ImageError, InputError
+from engine.vision import image
 from engine.vision.postprocess import postprocess
 from engine.vision.resize import Placement
 from tests import needs
@@ -206,6 +207,12 @@ def test_wrong_settings_of_a_call(load, picture, settings, message):
         detector(picture, **settings)
     with pytest.raises(InputError, match=message):
         detector.stream([picture], **settings)
+
+
+@pytest.mark.parametrize("bgr", [False, True])
+def test_no_picture_hints_at_what_imread_returns(bgr):
+    with pytest.raises(engine.ImageError, match=r"got None\. Could imread"):
+        image.read(None, bgr=bgr)
 
 
 # ---------------------------------------------------------------- names of ultralytics

@@ -57,6 +57,13 @@ def test_it_runs(tmp_path, monkeypatch, capsys, tiny_classifier, name):
     assert written is None or (tmp_path / written).is_file()
 
 
+@pytest.mark.parametrize("name", ["05_video.py", "08_classify.py"])
+def test_without_its_arguments_it_says_what_it_needs(monkeypatch, name):
+    monkeypatch.setattr(sys, "argv", [name])
+    with pytest.raises(SystemExit, match=f": python {name} "):
+        runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")
+
+
 def test_every_program_is_listed():
     page = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     assert re.findall(r"\]\((\S+\.py)\)", page) == PROGRAMS == list(EXPECTED)

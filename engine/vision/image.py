@@ -133,6 +133,9 @@ def read(
         return Picture(source)
     path = _path_of(source)
     name = "picture" if path is None else shown(path)
+    if source is None:
+        hint = "Could imread() not read it?"
+        raise ImageError(f"{name}: expected a picture, got None. {hint}")
     if bgr and not _is_array(source):
         raise ImageError(f"{name}: bgr: only an array can be in BGR order")
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from engine.arrays import Array
 from engine.evaluate.score import Report
 
@@ -28,9 +30,10 @@ class BoxMetrics:
         return self._of("AP75")
 
     @property
-    def maps(self) -> dict[str, float | None]:
-        """Return the average precision of each class, None for one without objects."""
-        return {each.name: each.average_precision for each in self._report.classes}
+    def maps(self) -> Array:
+        """Return the average precision of each class by number, `map` for one without objects."""
+        found = [each.average_precision for each in self._report.classes]
+        return np.array([self.map if each is None else each for each in found], np.float64)
 
     def _of(self, name: str) -> float:
         value = self._report.summary.get(name)

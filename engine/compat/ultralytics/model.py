@@ -24,7 +24,7 @@ from engine.errors import ImageError, InputError, suggest
 from engine.files.naming import shown
 from engine.loading import Size
 from engine.sources.item import Item
-from engine.sources.pictures import is_file, items_of
+from engine.sources.pictures import is_file, items_of, name_of
 from engine.sources.reader import FrameSelection
 from engine.vision.image import Source
 
@@ -162,7 +162,7 @@ class YOLO:
                 if folder is not None:
                     stack.callback(folder.finish)
                 for result, item in _without_errors(pairs, is_one=is_one):
-                    made = _results_of(result, None if folder is None else folder.path)
+                    made = _results_of(result, item, None if folder is None else folder.path)
                     if folder is not None:
                         folder.write(made, item)
                     if options.show:
@@ -308,8 +308,9 @@ class _Pictures:
         self._read: deque[Item] = deque()
 
     def __iter__(self) -> Iterator[Any]:
-        for item in self._items:
-            self._read.append(replace(item, source=item.name))
+        for number, item in enumerate(self._items):
+            name = f"image{number}.jpg" if name_of(item.source) is None else item.name
+            self._read.append(replace(item, name=name, source=name))
             yield _in_rgb(item.source)
 
     def items_again(self) -> Iterator[Item]:
@@ -339,12 +340,12 @@ def _without_errors(
         raise first
 
 
-def _results_of(result: Any, folder: Path | None) -> Results:
+def _results_of(result: Any, item: Item, folder: Path | None) -> Results:
     """Return the Results, which keep the pixels only of what cannot be read again."""
     picture = getattr(result, "picture", None)
     if picture is not None and result.path is not None and is_file(result.path):
         return Results(replace(result, picture=None), None, folder)
-    return Results(result, picture, folder)
+    return Results(result, picture, folder, name=item.name)
 
 
 # ---------------------------------------------------------------- arguments

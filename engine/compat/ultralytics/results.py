@@ -70,9 +70,11 @@ class Results:
         result: Result | Classification,
         picture: Picture | None = None,
         save_dir: Path | None = None,
+        *,
+        name: str = "image0.jpg",
     ) -> None:
         self.result = result
-        self.path = result.path or "image0.jpg"
+        self.path = result.path or name
         self.save_dir = None if save_dir is None else str(save_dir)
         self.names: Mapping[int, str] = dict(enumerate(result.names))
         self._picture = picture
@@ -135,7 +137,7 @@ class Results:
         found = self._boxes_of("an index")
         if isinstance(which, (int, np.integer)):
             which = [range(len(found))[which]]
-        return Results(found[which], self._picture)
+        return Results(found[which], self._picture, name=self.path)
 
     def __repr__(self) -> str:
         return f"<Results {self.result}>"

@@ -81,7 +81,7 @@ def assert_says(answer, row, outcome):
     count = answer.as_numpy("count")[row, 0]
     error = answer.as_numpy("error")[row, 0].decode()
     if isinstance(outcome, Exception):
-        assert (count, error) == (0, "picture: " + str(outcome).split(": ", 1)[1])
+        assert (count, error) == (0, str(outcome).split(": ", 1)[1])
         return
     assert (count, error) == (len(outcome), "")
     for name in ("boxes", "scores", "class_ids"):

@@ -143,9 +143,9 @@ def test_a_video_becomes_one_annotated_video(model, folder, stream):
     (folder / "other").mkdir()
     write_video(folder / "other/street.mp4", count=2)
     sources = ["street.mp4", "a.png", "other/street.mp4"]
-    wanted = {"vid_stride": 2, "save": True, "save_txt": True, "stream": stream}
+    wanted = {"vid_stride": 2, "max_det": 5, "save": True, "save_txt": True, "stream": stream}
     for name in ("predict", "predict2"):
-        results = list(model(sources, **LOW, **wanted))
+        results = list(model(sources, conf=0.01, iou=1.0, **wanted))
         assert [each.orig_img.shape[:2] for each in results] == [(48, 64)] * 3 + [
             (50, 100),
             (48, 64),
@@ -249,11 +249,12 @@ def test_saved_files(model, folder):
 
 def test_options_of_saved_pictures(model, folder):
     made = Path("runs/detect/predict/a.jpg")
-    model("a.png", **LOW, save=True, save_txt=True, save_crop=True)
+    wanted = {**LOW, "max_det": 3, "save": True, "save_txt": True, "save_crop": True}
+    model("a.png", **wanted)
     first, lines = made.read_bytes(), (made.parent / "labels/a.txt").read_text()
     crops = sorted(made.parent.glob("crops/*/*"))
     for options in ({"show_labels": False}, {"show_conf": False}, {"show_boxes": False}):
-        model("a.png", **LOW, save=True, save_txt=True, save_crop=True, exist_ok=True, **options)
+        model("a.png", **wanted, exist_ok=True, **options)
         assert made.read_bytes() != first
         assert (made.parent / "labels/a.txt").read_text() == lines
         assert sorted(made.parent.glob("crops/*/*")) == crops

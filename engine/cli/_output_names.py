@@ -93,7 +93,9 @@ def _announce(source: str, name: str) -> None:
     _log.warning(what, shown(source), shown(name))
 
 
-def assign(found: Iterable[Media], names: OutputNames, *, announces: bool) -> list[str]:
+def assign(
+    found: Iterable[Media], names: OutputNames, *, announces: bool, resumes: bool
+) -> list[str]:
     """Return the names for sources that are known in advance; announce the numbers in one line."""
     assigned = []
     numbered: list[tuple[str, str]] = []
@@ -110,6 +112,10 @@ def assign(found: Iterable[Media], names: OutputNames, *, announces: bool) -> li
             *(len(numbered), len(assigned), shown(name), shown(source)),
             ", …" if len(numbered) > 1 else "",
         )
+        if resumes:
+            _log.warning(
+                "--resume: these numbers fit only if no source of such a name was added or removed"
+            )
     return assigned
 
 

@@ -17,6 +17,12 @@ def lacking(item: Item, sinks: Sequence[Sink]) -> tuple[Sink, ...]:
     are complete if the others are.
     """
     answers = [sink.lacks(item) for sink in sinks]
+    if None in answers and False in answers:
+        found = next((each for sink in sinks if (each := sink.found(item)) is not None), None)
+        answers = [
+            sink.misses(item, found) if lacks is None else lacks
+            for sink, lacks in zip(sinks, answers, strict=True)
+        ]
     if True not in answers and False in answers:
         return ()
     return tuple(sink for sink, lacks in zip(sinks, answers, strict=True) if lacks is not False)

@@ -187,7 +187,9 @@ def _named(found: Sequence[Media], arguments: argparse.Namespace) -> Iterator[Na
     from engine.cli import _output_names
 
     names = _output_names.OutputNames(_output_names.common_folder(found), **_naming(arguments))
-    assigned = _output_names.assign(found, names, announces=_writes_files(arguments))
+    resumes = getattr(arguments, "resume", False)
+    announces = _writes_files(arguments)
+    assigned = _output_names.assign(found, names, announces=announces, resumes=resumes)
     return map(NamedMedia, found, assigned)
 
 
@@ -203,7 +205,7 @@ def _named_lazily(media: Iterable[Media], arguments: argparse.Namespace) -> Iter
 def _naming(arguments: argparse.Namespace) -> dict[str, bool]:
     return {
         "is_flat": getattr(arguments, "flat", False),
-        "needs_stems": getattr(arguments, "save_txt", None) is not None,
+        "needs_stems": any(getattr(arguments, each, None) for each in ("save_txt", "save_mot")),
     }
 
 

@@ -22,6 +22,8 @@ _MAX_FOLDERS = 1000  # that are visited for a warning
 
 _log = logging.getLogger("engine")
 
+_LEFT_OUT = {MediaKind.VIDEO: "video(s)", MediaKind.ARCHIVE: ".tar file(s)"}
+
 
 def expand(
     names: Iterable[str], *, recursive: bool = False, lines: Iterable[str] = ()
@@ -81,13 +83,13 @@ def _is_folder(name: str) -> bool:
 def _expand_folder(name: str, *, recursive: bool) -> Iterator[Media]:
     errors: list[OSError] = []  # about folders that may not be read
     found = sorted(_pictures_in(name, errors, recursive=recursive))
-    _warn_about_unsupported_formats(name, recursive=recursive)
+    others = _warn_about_what_is_left_out(name, recursive=recursive)
     for error in errors:
         where = str(error.filename)
         problem = f"{shown(where)}: folder: cannot be read: {error.strerror}"
         yield Media(where, MediaKind.BROKEN, problem)
     if not found and not errors:
-        hint = "" if recursive else " Look into its folders with --recursive."
+        hint = "" if recursive or others else " Look into its folders with --recursive."
         yield Media(name, MediaKind.BROKEN, f"{shown(name)}: folder: has no pictures.{hint}")
     if found and not recursive:
         _warn_about_inner_folders(name)
@@ -95,12 +97,28 @@ def _expand_folder(name: str, *, recursive: bool) -> Iterator[Media]:
         yield Media(path, MediaKind.PICTURE, root=name)
 
 
-def _warn_about_unsupported_formats(folder: str, *, recursive: bool) -> None:
+def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
+    """Warn about formats that cannot be read, videos and archives; count the last two."""
     counts: Counter[str] = Counter()
+    others: Counter[MediaKind] = Counter()
     for _, _, files in os.walk(folder):
-        counts.update(unsupported for each in files if (unsupported := unsupported_format(each)))
+        for each in files:
+            if unsupported := unsupported_format(each):
+                counts[unsupported] += 1
+            elif is_picture(each) or each.startswith("."):
+                continue
+            elif (kind := media_of(each).kind) in _LEFT_OUT:
+                others[kind] += 1
         if not recursive:
             break
+    if others:
+        found = ", ".join(
+            f"{others[kind]} {name}" for kind, name in _LEFT_OUT.items() if others[kind]
+        )
+        what = (
+            "%s: only pictures of a folder are read, left out: %s. Name them, as with a pattern: %s"
+        )
+        _log.warning(what, shown(folder), found, shown(f"'{folder.rstrip('/')}/*'"))
     if counts:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
         _log.warning(
@@ -108,6 +126,7 @@ def _warn_about_unsupported_formats(folder: str, *, recursive: bool) -> None:
             "Convert them to JPEG or PNG",
             *(shown(folder), kinds),
         )
+    return others.total()
 
 
 def _warn_about_inner_folders(folder: str) -> None:

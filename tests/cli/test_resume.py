@@ -154,6 +154,52 @@ def test_pictures_that_came_later_are_added(detect, folder):
     assert not Counter(rows) - Counter((folder / "a.csv").read_text().splitlines())
 
 
+@pytest.mark.parametrize("other", [["--jsonl", "a.jsonl"], ["--save-txt", "a"], ["-o", "a"]])
+@pytest.mark.parametrize("more", [[], ["--csv-all"]])
+@pytest.mark.parametrize("cut", ["head", "row"])
+def test_rows_that_were_lost_are_written_again(detect, folder, other, more, cut):
+    for number in range(COUNT - 6):  # the fewer the faster
+        (folder / f"pics/{number % 3}/{number:03}.jpg").unlink()
+    options = [*other, "--csv", "a.csv", *more, "--quiet"]
+    assert detect(*options).status == 0
+    whole = (folder / "a.csv").read_bytes()
+    lines = whole.splitlines(keepends=True)
+    kept = 1 if cut == "head" else len(lines) - 2  # at the end of a row of the last picture
+    (folder / "a.csv").write_bytes(b"".join(lines[:kept]))
+    assert detect(*options, "--resume").status == 0
+    if cut == "row" and other[0] == "-o":
+        return  # annotated pictures do not tell how many rows there were
+    assert (folder / "a.csv").read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_a_file_of_somebody_else_is_kept(detect, folder, name):
+    content = json.dumps({"annotations": ["hand-made"] * 9})
+    (folder / name).write_text(content)
+    done = detect(f"--{name[2:]}", name, "--resume", "--quiet")
+    assert (done.status, (folder / name).read_text()) == (2, content)
+    assert "line 1: expected a line that this command writes" in done.err
+
+
+def test_two_runs_do_not_write_one_file(command, detect, folder):
+    options = ["--jsonl", "a.jsonl", "--resume", "--quiet"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "engine", *command, *options], cwd=folder, env=ENVIRONMENT
+    ) as first:
+        limit = time.monotonic() + 60
+        while not (folder / "a.jsonl").exists() and time.monotonic() < limit:
+            time.sleep(0.005)
+        os.kill(first.pid, signal.SIGSTOP)
+        try:
+            second = detect(*options)
+        finally:
+            os.kill(first.pid, signal.SIGCONT)
+        assert first.wait(60) == 0
+    assert second.status == 2
+    assert "a.jsonl: another run writes it. Wait for its end" in second.err
+    assert len((folder / "a.jsonl").read_text().splitlines()) == COUNT
+
+
 def test_a_name_that_is_not_utf8_is_done_once(detect, folder):
     name = os.fsdecode(b"pics/0/lat\xe4n.jpg")
     write_picture(folder / name, seed=1)

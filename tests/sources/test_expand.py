@@ -58,7 +58,23 @@ def test_two_stars_go_round_no_circle_of_links(tree):
     assert found("**") == ["a.PNG", "b.jpg", "clip.mp4", "deep/c.webp", "deep/er/d.bmp", "note.md"]
 
 
+def test_videos_and_archives_of_a_folder_are_counted(tree, caplog):
+    (tree / "deep" / "set.tar").touch()
+    (tree / "deep" / "er" / "d.bmp").unlink()
+    (tree / "deep" / "er" / "e.avi").touch()
+    found(".", recursive=True)
+    (place,) = expand(["deep/er"])
+    assert place.problem == "deep/er: folder: has no pictures."
+    assert [record.getMessage() for record in caplog.records] == [
+        ".: only pictures of a folder are read, left out: 2 video(s), 1 .tar file(s). "
+        "Name them, as with a pattern: './*'",
+        "deep/er: only pictures of a folder are read, left out: 1 video(s). "
+        "Name them, as with a pattern: 'deep/er/*'",
+    ]
+
+
 def test_pictures_in_inner_folders_are_counted(tree, caplog):
+    (tree / "clip.mp4").unlink()
     found(".")
     (record,) = caplog.records
     assert record.getMessage() == (
@@ -71,6 +87,7 @@ def test_pictures_in_inner_folders_are_counted(tree, caplog):
 
 
 def test_pictures_in_other_formats_are_counted(tree, caplog):
+    (tree / "clip.mp4").unlink()
     for name in ("1.heic", "2.HEIC", "3.avif", "4.jp2", "deep/5.heic", "._6.heic"):
         (tree / name).touch()
     found(".", recursive=True)

@@ -22,6 +22,14 @@ class Sink:
         """
         return None
 
+    def found(self, item: Item) -> int | None:
+        """Return how many objects an earlier run found in a picture; None if that is unknown."""
+        return None
+
+    def misses(self, item: Item, found: int | None) -> bool | None:
+        """Decide, where lacks() could not, by what another output says was found."""
+        return None
+
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         """Start the output; `about` describes the run, `labels` are the network's classes."""
 

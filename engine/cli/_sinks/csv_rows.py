@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from engine.cli._output_files import Existing
 from engine.cli._sinks.base import Sink
-from engine.cli._sinks.earlier_lines import EarlierLines, Key
+from engine.cli._sinks.earlier_lines import EarlierLines, Key, Line
 from engine.cli._sinks.text_output import TextOutput
 from engine.errors import ImageError
 from engine.files.naming import escaped
 from engine.sources.item import Item
 from engine.vision import serialize
 
+_NUMBERS = re.compile(r"-?[0-9.]+(e-?[0-9]+)?( -?[0-9.]+(e-?[0-9]+)?)*")  # such as corners
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _CLASS_COLUMNS = ("path", "rank", "class_id", "label", "score")
 _FRAME, _ERROR = "frame", "error"
@@ -49,24 +51,37 @@ class BoxRows(Sink):
         self.is_stdout = self._out.is_stdout
         self._earlier: EarlierLines | None = None
         self._unsure: Key | None = None  # a picture that may lack rows
+        self._is_past_last = False  # the pictures that are asked for come after all rows
         if existing == "resume" and not self.is_stdout:
+            head = self._text([self._columns]).rstrip("\n")
             self._earlier = EarlierLines.read(
                 *(self.option, Path(path), self._parse),
-                head=self._text([self._columns]).rstrip("\n"),
+                head=head,
+                starts=(head,),
                 has_groups=True,
             )
             self._unsure = self._earlier.last if self._earlier else None
+            self._is_past_last = self._unsure is None
 
     def lacks(self, item: Item) -> bool | None:
         if self.is_stdout:
             return None
         if self._earlier is None:
             return True
+        self._is_past_last |= _key_of(item) == self._earlier.last
         if _key_of(item) == self._unsure:  # without a torn row: complete if other outputs have it
             return True if self._earlier.is_torn else None
         if self._earlier.has(_key_of(item)):
             return False
         return True if self._all_pictures else None
+
+    def misses(self, item: Item, found: int | None) -> bool | None:
+        if self._earlier is None:
+            return None
+        if found is None:  # rows after the last ones may be lost, if no other output tells
+            return True if self._is_past_last else None
+        rows = max(found, 1) if self._all_pictures else found
+        return self._earlier.objects[_key_of(item)] < rows
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         size = 0
@@ -114,11 +129,11 @@ class BoxRows(Sink):
         csv.writer(out, **self.dialect).writerows(rows)
         return out.getvalue()
 
-    def _parse(self, line: str) -> tuple[Key, bool]:
+    def _parse(self, line: str) -> Line:
         (row,) = csv.reader([line], **self.dialect)
         cells = dict(zip(self._columns, row, strict=True))
         frame = int(cells[_FRAME]) if cells[_FRAME] else None
-        return (cells["path"], frame), bool(cells.get(_ERROR))
+        return Line((cells["path"], frame), 1, has_failed=bool(cells.get(_ERROR)))
 
 
 def _key_of(item: Item) -> Key:
@@ -135,7 +150,8 @@ def _neutral(value: object) -> object:
     if not isinstance(value, str):
         return value
     printable = escaped(value)
-    return f"'{printable}" if value.startswith(_FORMULA_STARTS) else printable
+    is_formula = value.startswith(_FORMULA_STARTS) and not _NUMBERS.fullmatch(value)
+    return f"'{printable}" if is_formula else printable
 
 
 class ClassRows(BoxRows):

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from engine.errors import InputError
+from engine.files import locks
 from engine.files.atomic import NewFile, unwritable
 from engine.files.naming import shown
 from engine.sources.item import Item
 
 _BLOCK = 1 << 20
+_FOREIGN = "line {}: expected a line that this command writes"
 
 Key = tuple[str, int | None]  # the text for a picture's path, and the number of a frame
+
+
+class Line(NamedTuple):
+    """What a line says: its picture, how many objects of it, and whether it could not be read."""
+
+    key: Key
+    objects: int
+    has_failed: bool = False
 
 
 @dataclass
@@ -30,9 +41,11 @@ class EarlierLines:
     has_groups: bool = False  # several lines for a picture, one after another
     size: int = 0  # of the lines that are kept, until the first one to leave out is removed
     pictures: Counter[Key] = field(default_factory=Counter)
+    objects: Counter[Key] = field(default_factory=Counter)  # in each picture
     last: Key | None = None
     last_start: int = 0  # where the lines of the last picture begin
     is_torn: bool = False  # the run was killed while it wrote a line, perhaps of the last picture
+    _file_size: int = 0  # when it was read
     _left_out: list[tuple[int, int]] = field(default_factory=list)  # ranges of bytes
     _bytes_left_out: int = 0
 
@@ -41,15 +54,16 @@ class EarlierLines:
         cls,
         option: str,
         path: Path,
-        parse: Callable[[str], tuple[Key, bool]],
+        parse: Callable[[str], Line],
         *,
+        starts: Sequence[str],
         head: str = "",
         has_groups: bool = False,
     ) -> EarlierLines | None:
         """Read the lines, or return None if there is no file.
 
-        `parse` returns the picture of a line and whether it failed, or raises ValueError, KeyError
-        or TypeError. `head` is the first line, without its end.
+        `parse` reads a line, or raises ValueError, KeyError or TypeError. `starts` are the texts
+        that a first line may begin with. `head` is the first line, without its end.
         """
         if not path.is_file():
             return None
@@ -58,25 +72,28 @@ class EarlierLines:
         hint = "Name another file, or add --overwrite"
         try:
             with path.open("rb") as file:
+                earlier._file_size = os.fstat(file.fileno()).st_size
                 for number, line in enumerate(file, start=1):
+                    text = line.decode("utf-8", "replace").removesuffix("\n")
                     if not line.endswith(b"\n"):
+                        if number == 1 and not _may_be_cut(text, starts):
+                            raise InputError(f"{where}: {_FOREIGN.format(number)}. {hint}")
                         earlier.is_torn = True
                         break
-                    text = line.decode("utf-8", "replace")[:-1]
                     if head and number == 1:
                         if text != head:
                             raise InputError(f"{where}: line 1: expected {head}. {hint}")
                         earlier._keep(None, len(line))
                         continue
                     try:
-                        key, has_failed = parse(text)
+                        found = parse(text)
                     except (ValueError, KeyError, TypeError):
-                        problem = f"line {number}: expected a line that this command writes"
-                        raise InputError(f"{where}: {problem}. {hint}") from None
-                    if has_failed:
+                        raise InputError(f"{where}: {_FOREIGN.format(number)}. {hint}") from None
+                    if found.has_failed:
                         earlier._leave_out(len(line))
                     else:
-                        earlier._keep(key, len(line))
+                        earlier._keep(found.key, len(line))
+                        earlier.objects[found.key] += found.objects
         except OSError as error:
             raise InputError(f"{where}: cannot be read: {error.strerror}") from None
         return earlier
@@ -101,6 +118,10 @@ class EarlierLines:
 
     def remove_failures(self) -> None:
         """Write the file again without the lines of pictures that could not be read."""
+        with self.path.open("rb") as file:
+            locks.lock(file, self.path)
+            if os.fstat(file.fileno()).st_size != self._file_size:
+                raise locks.busy(self.path)
         if not self._left_out:
             return
         try:
@@ -116,6 +137,10 @@ class EarlierLines:
         except OSError as error:
             raise unwritable(self.path, error) from None
         self._left_out.clear()
+
+
+def _may_be_cut(text: str, starts: Sequence[str]) -> bool:
+    return any(text.startswith(each) or each.startswith(text) for each in starts)
 
 
 def _copy(source: BinaryIO, target: BinaryIO, size: int) -> None:

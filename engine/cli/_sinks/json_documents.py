@@ -10,7 +10,7 @@ from typing import Any
 from engine.cli._json_report import JSON_VERSION
 from engine.cli._output_files import Existing
 from engine.cli._sinks.base import Sink
-from engine.cli._sinks.earlier_lines import EarlierLines, Key, escaped_bytes, key_of
+from engine.cli._sinks.earlier_lines import EarlierLines, Line, escaped_bytes, key_of
 from engine.cli._sinks.text_output import TextOutput
 from engine.errors import ImageError
 from engine.sources.item import Item
@@ -89,12 +89,15 @@ class JsonLines(Sink):
         self.is_stdout = self._out.is_stdout
         self._earlier: EarlierLines | None = None
         if existing == "resume" and not self.is_stdout:
-            self._earlier = EarlierLines.read("--jsonl", Path(path), _parse_line)
+            self._earlier = EarlierLines.read(*("--jsonl", Path(path), _parse_line), starts=_STARTS)
 
     def lacks(self, item: Item) -> bool | None:
         if self.is_stdout:
             return None
         return self._earlier is None or not self._earlier.has(key_of(item))
+
+    def found(self, item: Item) -> int | None:
+        return None if self._earlier is None else self._earlier.objects.get(key_of(item))
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         if self._earlier is not None:
@@ -114,9 +117,15 @@ class JsonLines(Sink):
         self._out.discard()
 
 
-def _parse_line(line: str) -> tuple[Key, bool]:
+_STARTS = ('{"schema_version": ', '{"path": ')  # of a result, and of a failure
+
+
+def _parse_line(line: str) -> Line:
     entry = json.loads(line)
-    return (escaped_bytes(str(entry["path"])), entry.get("frame")), "error" in entry
+    key = escaped_bytes(str(entry["path"])), entry.get("frame")
+    if "error" in entry:
+        return Line(key, 0, has_failed=True)
+    return Line(key, len(entry["detections"] if "detections" in entry else entry["classes"]))
 
 
 def _entry(item: Item, outcome: Any) -> dict[str, Any]:

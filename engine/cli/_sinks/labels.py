@@ -54,6 +54,9 @@ class Labels(Sink):
     def lacks(self, item: Item) -> bool:
         return not self._folder.has(_name_of(item))
 
+    def found(self, item: Item) -> int | None:
+        return self._folder.lines_of(_name_of(item))
+
     def _labels_of_frames(self, output: str) -> Iterator[str]:
         """Yield the existing label files of a video's frames."""
         target = self._folder.path / output

@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from engine.cli._output_files import Existing, unused_path
 from engine.errors import InputError
+from engine.files import locks
 from engine.files.atomic import NewFile, unwritable
 from engine.files.naming import shown
 
@@ -38,10 +39,13 @@ class TextOutput:
         path = self._path if self._incremental else self._file.part
         try:
             if keep is not None:
-                os.truncate(path, keep)
                 self._mode, self._written_bytes = "a", keep
             # newline="" because csv writes its own line endings
             self._out = path.open(self._mode, encoding="utf-8", newline="", errors=ENCODING_ERRORS)
+            if self._incremental:
+                locks.lock(self._out, path)
+            if keep is not None:
+                os.ftruncate(self._out.fileno(), keep)
         except OSError as error:
             raise unwritable(self._path, error) from None
 

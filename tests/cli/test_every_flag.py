@@ -250,7 +250,8 @@ def test_tracking(folder):
 
 def test_hidden_pictures_of_detect(folder):
     run(folder, f"detect {NETS['detect']} dog.png {HIDDEN}")
-    plain, hidden = (Image.open(folder / name) for name in ("dog.png", "hidden/dog.png"))
+    run(folder, f"detect {NETS['detect']} dog.png -o plain")
+    plain, hidden = (Image.open(folder / name) for name in ("plain/dog.png", "hidden/dog.png"))
     spread = [np.asarray(each).std() for each in (plain, hidden)]
     assert plain.size == hidden.size
     assert spread[1] < spread[0]

@@ -544,10 +544,15 @@ def test_61_str_is_a_path_and_bytes_are_a_picture(tmp_path):
         read(os.fsencode(path))
 
 
-@pytest.mark.parametrize("source", [None, 3, [1, 2], {"a": 1}])
+@pytest.mark.parametrize("source", [3, [1, 2], {"a": 1}])
 def test_other_sources_are_refused(source):
     with pytest.raises(ImageError, match="source: expected a path, bytes, a file"):
         read(source)
+
+
+def test_a_picture_that_imread_could_not_read_is_refused():
+    with pytest.raises(ImageError, match=r"got None\. Could imread\(\) not read it\?"):
+        read(None)
 
 
 @pytest.mark.parametrize(

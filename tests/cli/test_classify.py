@@ -75,6 +75,7 @@ def test_nan_is_an_error_of_the_picture(tiny_classifier, picture, tmp_path, scal
         ("=1+1", "'=1+1"),
         ("+1", "'+1"),
         ("-1", "'-1"),
+        ("-1.5 2 1e-05", "-1.5 2 1e-05"),  # such as corners
         ("@SUM(A1)", "'@SUM(A1)"),
         ("\x1b[31mred", "\\x1b[31mred"),
         ("plain dog", "plain dog"),

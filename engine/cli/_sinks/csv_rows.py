@@ -18,7 +18,7 @@ from engine.files.naming import escaped
 from engine.sources.item import Item
 from engine.vision import serialize
 
-_NUMBERS = re.compile(r"-?[0-9.]+(e-?[0-9]+)?( -?[0-9.]+(e-?[0-9]+)?)*")  # such as corners
+_NUMBERS = re.compile(r"-?[0-9.]+(e-?[0-9]+)?( -?[0-9.]+(e-?[0-9]+)?)+")  # such as corners
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _CLASS_COLUMNS = ("path", "rank", "class_id", "label", "score")
 _FRAME, _ERROR = "frame", "error"

@@ -437,14 +437,14 @@ def test_picture_at_a_url_is_shown(browser, detector, pictures, monkeypatch):
 def test_page_asks_for_the_token(browser, detector, pictures):
     with serving(detector, access=Access(token="a-secret")) as server:
         page = Page(browser, server, is_open=False)
-        for word in ("wrong", "a-secret"):
+        for word in ("wrong", "fälsch", "a-secret"):
             page.wait(lambda: page.one("#ask").is_displayed())
             for _ in range(2):  # a browser lets a page prevent the first Escape only
                 page.one("#token").send_keys(Keys.ESCAPE)
                 page.wait(lambda: page.one("#ask").is_displayed())
-            assert page.one("#refused").is_displayed() == (word == "a-secret")
+            assert page.one("#refused").is_displayed() == (word != "wrong")
             page.one("#token").send_keys(word + Keys.ENTER)
-            page.wait(lambda word=word: page.text("#facts") or word == "wrong")
+            page.wait(lambda word=word: page.text("#facts") or word != "a-secret")
         page.drop("a.png", pictures[0])
         page.wait_for("a.png")
         assert page.rows() == found_in(detector(pictures[0]))

@@ -1,6 +1,7 @@
 // Requests to this server, with its token where it asks for one.
 
 const KEY = "engine-token";
+const IN_A_HEADER = /^[\x20-\x7e]+$/; // fetch() refuses other characters
 
 export class ServerError extends Error {
   constructor(status, message, seconds) {
@@ -13,6 +14,10 @@ export class ServerError extends Error {
 export async function request(path, options = {}) {
   for (;;) {
     const token = sessionStorage.getItem(KEY);
+    if (token && !IN_A_HEADER.test(token)) {
+      await askForToken(token);
+      continue;
+    }
     const headers = { ...options.headers };
     if (token) headers.Authorization = `Bearer ${token}`;
     let response;

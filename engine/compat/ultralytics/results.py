@@ -273,12 +273,12 @@ class Results:
         return drawn if pil else np.ascontiguousarray(np.asarray(drawn)[:, :, ::-1])
 
     def save(
-        self, filename: str | Path | None = None, *, overwrite: bool = False, **options: Any
+        self, filename: str | Path | None = None, *, overwrite: bool | None = None, **options: Any
     ) -> str:
         """Write plot(), with its options, to a file and replace it, as ultralytics does.
 
         The default is results_<name>, which nobody named: an existing file is kept, unless
-        `overwrite`.
+        `overwrite`. With overwrite=False a file that was named is kept, too.
         """
         return self._write(self.plot(**{**options, "pil": True}), filename, overwrite=overwrite)
 
@@ -287,10 +287,11 @@ class Results:
         self.plot(**options, show=True)
 
     def _write(
-        self, drawn: Image.Image, filename: str | Path | None, *, overwrite: bool = False
+        self, drawn: Image.Image, filename: str | Path | None, *, overwrite: bool | None = None
     ) -> str:
         path = Path(filename or f"results_{Path(self.path).name}")
-        write_new(path, encode(drawn, path), overwrite=overwrite or bool(filename))
+        replaces = bool(filename) if overwrite is None else overwrite
+        write_new(path, encode(drawn, path), overwrite=replaces)
         return str(path)
 
     def save_crop(

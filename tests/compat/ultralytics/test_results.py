@@ -51,6 +51,8 @@ def test_pictures(result, tmp_path, monkeypatch):
     assert drawn.shape == (50, 100, 3)
     assert (drawn != result.orig_img).any()
     assert result.save(tmp_path / "found.png") == str(tmp_path / "found.png")
+    with pytest.raises(InputError, match="exists already"):
+        result.save(tmp_path / "found.png", overwrite=False)
     with Image.open(tmp_path / "found.png") as saved:
         np.testing.assert_array_equal(np.asarray(saved)[:, :, ::-1], drawn)
     assert result.save() == "results_a.png"

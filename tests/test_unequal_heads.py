@@ -53,7 +53,7 @@ def test_a_box_has_the_classes_of_its_own_head(write, picture, classes):
     with engine.load(made.cfg, made.weights, made.names, device="cpu") as detector:
         result = detector(picture)
         assert detector.labels == tuple(LABELS)
-        # heads that agree on the class find one object, in whichever order they come
+        # The order of heads makes no difference: those that agree on the class find one object.
         assert sorted(result.class_ids) == sorted({each - 1 for each in classes})
         assert result.labels == [LABELS[each] for each in result.class_ids]
         assert len(result.to_yolo().splitlines()) == len(result)

@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from engine.compat.ultralytics.results import Results
-from engine.errors import EngineError
+from engine.errors import EngineError, InputError
 from engine.files.atomic import NewFile, make_folder
 from engine.files.naming import shortened
 from engine.sources.item import Frame, Item
@@ -72,8 +72,9 @@ class RunFolder:
                 result.save(self._unused(self.path / f"{stem}.jpg"), **self._drawing)
             else:
                 self._add_frame(video, result, item)
-        if result.boxes is None:
-            return
+        if result.boxes is None and (self._save_txt or self._save_crop):
+            what = "save_txt" if self._save_txt else "save_crop"
+            raise InputError(f"{what}: expected a detector, got a classifier, which has no boxes")
         if self._save_txt:
             make_folder(self.path / "labels")
             path = self._unused(self.path / "labels" / f"{stem}.txt")

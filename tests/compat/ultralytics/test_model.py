@@ -330,3 +330,9 @@ def test_other_methods(model):
     with pytest.raises(InputError, match="trained with darknet"):
         model.train(data="coco.yaml")
     assert repr(model) == "<YOLO: net.cfg>"
+
+
+@pytest.mark.parametrize("option", ["save_txt", "save_crop"])
+def test_files_of_boxes_are_refused_for_a_classifier(classifier, option):
+    with pytest.raises(InputError, match=f"{option}: expected a detector, got a classifier"):
+        classifier.predict("a.png", **{option: True})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -28,10 +28,25 @@ class Memory:
         return self.weights + self.activations + self.workspace
 
 
+class DevicePixels(NamedTuple):
+    """The uint8 pixels of a picture in the memory of a device that scales pictures.
+
+    The steps, in bytes and of either sign, make any picture upright: no orientation needs a copy.
+    """
+
+    shape: tuple[int, int, int]  # height, width, channels of the upright picture
+    pointer: int  # to its top left pixel
+    row_step: int  # to the pixel below
+    column_step: int  # to the pixel on the right
+    owner: object  # keeps the memory as long as it lives
+    to_host: Callable[[], Array]  # returns the pixels, for a run whose pictures the host scales
+
+
 class Placed(NamedTuple):
     """A picture as it was read, and its place in a row of the network's input."""
 
-    pixels: Array  # (height, width, channels) with contiguous lines; uint8, or float32 in 0..1
+    # Of an array (height, width, channels) with contiguous lines; uint8, or float32 in 0..1
+    pixels: Array | DevicePixels
     placement: Placement
     exact: bool = False  # reproduce the error of darknet's resize in the bottom row
     row: Array | None = None  # float32 (channels, height, width): the result, if already scaled

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import DetectionSettings, Placed, TimedTicket
+from engine.backends.base import DetectionSettings, DevicePixels, Placed, TimedTicket
 from engine.vision import resize
 from engine.vision.boxes import Boxes
 from engine.vision.postprocess import apply_threshold, postprocess_batch
@@ -141,6 +141,8 @@ def scaled(pictures: Sequence[Placed]) -> Array:
 
 def _scale(picture: Placed) -> Array:
     width, height = picture.placement.network
-    row = np.empty((picture.pixels.shape[2], height, width), np.float32)
-    resize.scale_into(picture.pixels, picture.placement, row, exact=picture.exact)
+    pixels = picture.pixels
+    assert not isinstance(pixels, DevicePixels), "a host has no such pictures"
+    row = np.empty((pixels.shape[2], height, width), np.float32)
+    resize.scale_into(pixels, picture.placement, row, exact=picture.exact)
     return row

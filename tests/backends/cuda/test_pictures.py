@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from engine.backends.base import Device, Placed
+from engine.backends.base import Device, DevicePixels, Placed
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.multi_device import MultiDevice
 from engine.backends.cuda.runtime import picture_staging
@@ -24,6 +27,7 @@ from engine.errors import EngineError, InputError
 from engine.passes import optimise
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.shapes import Shape
+from engine.vision.orientation import Layout, upright
 from engine.vision.resize import Placement, scale_into
 from tests.backends.cuda.cards import CARDS, open_card
 from tests.backends.cuda.host import needs_gxx
@@ -130,6 +134,99 @@ def test_pixels_may_lie_in_memory_in_any_way(device: CudaDevice) -> None:
     assert not pixels.flags.c_contiguous
     batch = [placed(pixels, (32, 32))]
     np.testing.assert_array_equal(rows_of(device, batch)[0], on_the_cpu(batch[0]))
+
+
+# ---------------------------------------------------------------- already on the device
+
+
+def unreadable() -> Array:
+    raise AssertionError("pixels of the device were wanted on the host")
+
+
+@contextmanager
+def on_device(
+    device: CudaDevice, stored: Array, *, orientation: int = 1, gap: int = 0, to_host: Any = None
+) -> Iterator[DevicePixels]:
+    """Lend pixels in memory of the device, whose rows are `gap` bytes apart."""
+    height, width, channels = stored.shape
+    rows = np.full((height, width * channels + gap), 0xEE, np.uint8)
+    rows[:, : width * channels] = stored.reshape(height, -1)
+    pointer, free = device.allocate(rows.nbytes)
+    context = device._context
+    context.run(lambda: context.driver.memcpy_htod(pointer, rows))
+    layout = Layout(height, width, rows.shape[1], channels).upright(orientation)
+    shape = layout.height, layout.width, channels
+    steps = layout.row_step, layout.column_step
+    yield DevicePixels(shape, pointer + layout.first, *steps, None, to_host or unreadable)
+    free()
+
+
+def placed_there(
+    pixels: DevicePixels, network: tuple[int, int], kind: Any = "stretch", **options: Any
+) -> Placed:
+    height, width, _ = pixels.shape
+    return Placed(pixels, Placement((width, height), network, kind), **options)
+
+
+@pytest.mark.parametrize("channels", slow_except([3], [1, 4]))
+@pytest.mark.parametrize("kind", slow_except(["letterbox"], ["stretch", "crop"]))
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_pictures_on_the_device_may_have_gaps_and_lie_in_any_way(
+    device: CudaDevice, orientation: int, kind: str, channels: int
+) -> None:
+    stored = random_pixels((50, 37), channels)
+    expected = placed(upright(stored, orientation), (32, 24), kind)
+    with on_device(device, stored, orientation=orientation, gap=13) as pixels:
+        row = rows_of(device, [placed_there(pixels, (32, 24), kind)])[0]
+    np.testing.assert_array_equal(row, on_the_cpu(expected))
+
+
+def test_pictures_on_the_device_and_others_share_a_batch(device: CudaDevice) -> None:
+    stored = [random_pixels((50, 37), seed=seed) for seed in range(4)]
+    others = [placed(random_pixels(size, seed=9), (24, 24)) for size in ((60, 5), (37, 50))]
+    with ExitStack() as stack:
+        there = [stack.enter_context(on_device(device, each)) for each in stored]
+        ours = [placed_there(each, (24, 24)) for each in there]
+        program = device.compile(passing((24, 24)), batch=6)
+        batch = [ours[0], others[0], ours[1], ours[2], others[1], ours[3]]
+        for _ in range(3):  # step by step, recorded, and replayed
+            rows = program.start_forward(batch).result()[0]
+            expected = [placed(each, (24, 24)) for each in stored]
+            for number, other in ((1, others[0]), (4, others[1])):
+                expected.insert(number, other)
+            assert_is((rows,), expected)
+        (alone,) = program.start_forward(ours).result()
+        program.close()
+    assert_is((alone,), [placed(each, (24, 24)) for each in stored])
+
+
+def test_pictures_on_the_device_live_until_their_run_has_been_read(host: HostDevice) -> None:
+    class Owner: ...
+
+    owner = Owner()
+    is_alive = ref(owner)
+    with on_device(host, random_pixels((8, 8))) as pixels:
+        program = host.compile(passing((8, 8)))
+        placing = placed_there(pixels._replace(owner=owner), (8, 8))
+        ticket = program.start_forward([placing])
+        del owner, placing
+        gc.collect()
+        assert is_alive() is not None
+        ticket.result()
+        gc.collect()
+        assert is_alive() is None
+        program.close()
+
+
+def test_pictures_on_the_device_are_read_back_where_the_cpu_must_scale(
+    device: CudaDevice,
+) -> None:
+    stored = random_pixels((12, 9))
+    floats = np.random.default_rng(0).random((37, 50, 3), dtype=np.float32)
+    with on_device(device, stored, to_host=lambda: stored) as pixels:
+        batch = [placed_there(pixels, (32, 32)), placed(floats, (32, 32))]
+        rows = rows_of(device, batch)
+    assert_is((rows,), [placed(stored, (32, 32)), placed(floats, (32, 32))])
 
 
 # ---------------------------------------------------------------- room

@@ -255,7 +255,8 @@ class DeviceProgram:
         is_free = sent or self.is_idle or self._has_ended()
         stream = self._stream if is_free else self._copy_stream
         for start, origin, size in slot.parts or [(sent, slot.staged_at + sent, job.size - sent)]:
-            self._api.upload(slot.block + start, origin, size, stream)
+            if size:  # pictures that are on the card already take none
+                self._api.upload(slot.block + start, origin, size, stream)
         slot.is_there = True
         if is_free:
             self._send_settings(slot, job)

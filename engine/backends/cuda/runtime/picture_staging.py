@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import Placed
+from engine.backends.base import DevicePixels, Placed
 from engine.concurrency import fork_safety
 from engine.concurrency.thread_pool import ThreadPool
 from engine.vision.postprocess import margin_and_ratio
@@ -31,6 +31,7 @@ ENTRY = np.dtype(
         ("scale", np.float32, 2),
         ("is_letterbox", np.int32),
         ("darkens", np.int32),
+        ("steps", np.int32, 2),
         ("margin", np.float64, 2),
         ("ratio", np.float64, 2),
     ]
@@ -48,45 +49,61 @@ _WORTH_TWO_WAYS = 1 << 20  # bytes: for less, a second upload costs more than it
 
 
 class Arrangement(NamedTuple):
-    """The offset of each picture and the size of them all."""
+    """The offset of each picture and the size of them all; pictures on the device take no room."""
 
     starts: list[int]
     size: int
+
+    def on_host(self, pictures: Sequence[Placed]) -> tuple[list[Array], list[int]]:
+        """Return the arrays to upload and their offsets."""
+        arrays, starts = [], []
+        for each, start in zip(pictures, self.starts, strict=True):
+            if not isinstance(each.pixels, DevicePixels):
+                arrays.append(each.pixels)
+                starts.append(start)
+        return arrays, starts
 
 
 def arrange(pictures: Sequence[Placed]) -> Arrangement | None:
     """Return the arrangement, or None if the CPU must scale: not uint8, or too many bytes."""
     starts, top = [], 0
     for pixels, *_ in pictures:
+        starts.append(top)
+        if isinstance(pixels, DevicePixels):
+            continue
         if pixels.dtype.char != "B":
             return None
-        starts.append(top)
         top += -(-pixels.size // _ALIGNMENT) * _ALIGNMENT
     return Arrangement(starts, top) if top <= MOST_BYTES else None
 
 
 def entries(pictures: Sequence[Placed], starts: Sequence[int], block: int) -> bytes:
-    """Return the bytes of the table: an entry for each picture at its offset into the block."""
+    """Return the bytes of the table: an entry for each picture, by default in the block."""
     parts = []
-    latest: tuple[Placement, bool] | None = None
+    latest: tuple[Placement, bool, tuple[int, int]] | None = None
     entry = b""
-    for (_, placement, exact, _), start in zip(pictures, starts, strict=True):
-        parts.append((block + start).to_bytes(_POINTER_BYTES, sys.byteorder))
-        if latest is None or placement is not latest[0] or exact != latest[1]:
-            latest, entry = (placement, exact), _entry(placement, exact)
+    for (pixels, placement, exact, _), start in zip(pictures, starts, strict=True):
+        if isinstance(pixels, DevicePixels):
+            pointer, steps = pixels.pointer, (pixels.row_step, pixels.column_step)
+        else:
+            _, width, channels = pixels.shape
+            pointer, steps = block + start, (width * channels, channels)
+        parts.append(pointer.to_bytes(_POINTER_BYTES, sys.byteorder))
+        if latest is None or (exact, steps) != latest[1:] or placement is not latest[0]:
+            latest, entry = (placement, exact, steps), _entry(placement, exact, steps)
         parts.append(entry)
     return b"".join(parts)
 
 
 @lru_cache(maxsize=256)
-def _entry(placement: Placement, exact: bool) -> bytes:
+def _entry(placement: Placement, exact: bool, steps: tuple[int, int]) -> bytes:
     inner = placement.inner
     scale = tuple(
         np.float32(extent - 1) / np.float32(max(scaled - 1, 1))
         for extent, scaled in zip(placement.picture, inner, strict=True)
     )
     is_letterbox = placement.kind == "letterbox"
-    where = placement.picture, inner, placement.offset, scale, is_letterbox, exact
+    where = placement.picture, inner, placement.offset, scale, is_letterbox, exact, steps
     return np.array((0, *where, *margin_and_ratio(placement)), ENTRY).tobytes()[_POINTER_BYTES:]
 
 

@@ -17,7 +17,7 @@ from weakref import finalize
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import Memory, OpTime, Placed, Stages
+from engine.backends.base import DevicePixels, Memory, OpTime, Placed, Stages
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.lower.lowered import Lowered
@@ -287,18 +287,21 @@ class CudaProgram(Submission):
     def _stage_scaled(self, placed: Sequence[Placed], slot: Slot) -> None:
         values = slot.images()[: len(placed) * self.plan.source.shape.size]
         for each, row in zip(placed, values.reshape(-1, *self._sides), strict=True):
-            resize.scale_into(each.pixels, each.placement, row, exact=each.exact)
+            pixels = each.pixels.to_host() if isinstance(each.pixels, DevicePixels) else each.pixels
+            resize.scale_into(pixels, each.placement, row, exact=each.exact)
 
     def _stage_pictures(
         self, placed: Sequence[Placed], arrangement: Arrangement, slot: Slot
     ) -> None:
         slot.put_table(placed, arrangement.starts)
-        pixels = [each.pixels for each in placed]
-        if self._context.pinned_memory.contains(pixels):
-            slot.lend(pixels, arrangement.starts)
-        else:
+        pixels, starts = arrangement.on_host(placed)
+        if pixels and self._context.pinned_memory.contains(pixels):
+            slot.lend(pixels, starts)
+        elif pixels:
             send = partial(self._send_ahead, slot)
-            self._copier.copy(pixels, arrangement.starts, slot.staged, send)
+            self._copier.copy(pixels, starts, slot.staged, send)
+        if len(pixels) < len(placed):
+            slot.keep([each.pixels for each in placed])
 
     def _send_ahead(self, slot: Slot, size: int) -> None:
         if self._device.is_idle:

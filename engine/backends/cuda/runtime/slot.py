@@ -89,7 +89,7 @@ class Slot:
         self.found_words = 0  # copied back of the candidates of the last run
         self.sent = 0  # bytes of images or pictures uploaded ahead of the rest
         self.parts: list[Part] = []  # pinned sources to upload from; empty: upload what is staged
-        self.held: Sequence[Array] = ()  # the arrays that own those sources
+        self.held: Sequence[object] = ()  # what owns those sources and pictures on the card
         self.is_there = False  # whether the block on the card is up to date
         self.is_under_way = False  # no one has waited for its run yet
         try:
@@ -120,6 +120,10 @@ class Slot:
     def lend(self, arrays: Sequence[Array], starts: Sequence[int]) -> None:
         """Upload straight from pinned arrays, which must not change until the upload is done."""
         self.parts, self.held = parts(arrays, starts), arrays
+
+    def keep(self, pictures: Sequence[object]) -> None:
+        """Keep what the run reads where it is, until the slot is used for something else."""
+        self.held = pictures
 
     def make_room(self, size: int) -> None:
         """Grow the input memory geometrically; after a failure the slot has none."""

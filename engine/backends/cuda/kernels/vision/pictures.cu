@@ -62,9 +62,10 @@ extern "C" __global__ void enter_pictures(const PlacedPicture* __restrict__ pict
             p.is_letterbox && (x < 0 || y < 0 || x >= p.inner_width || y >= p.inner_height);
         const Neighbours across = neighbours_of(x, p.width, p.inner_width, p.scale_x, false);
         const Neighbours down = neighbours_of(y, p.height, p.inner_height, p.scale_y, p.darkens != 0);
-        const unsigned char* above = p.pixels + (size_t)down.low * p.width * channels;
-        const unsigned char* below = p.pixels + (size_t)down.high * p.width * channels;
-        const int low = across.low * channels, high = across.high * channels;
+        const unsigned char* above = p.pixels + (ptrdiff_t)down.low * p.row_step;
+        const unsigned char* below = p.pixels + (ptrdiff_t)down.high * p.row_step;
+        const ptrdiff_t low = (ptrdiff_t)across.low * p.column_step;
+        const ptrdiff_t high = (ptrdiff_t)across.high * p.column_step;
         auto value = [&](int channel) {
             if (is_margin) return 0.5f;
             const float upper = lerp(byte_to_unit(above[low + channel]), byte_to_unit(above[high + channel]),

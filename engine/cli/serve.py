@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import closing, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from engine import extras
@@ -18,9 +19,11 @@ from engine.errors import InputError
 from engine.files.regular import read_bytes
 
 if TYPE_CHECKING:
+    from socket import socket
     from types import ModuleType
 
     from engine.serve.access import Access, AccessLog
+    from engine.serve.darknet_ports import DarknetPorts
     from engine.serve.server_limits import ServerLimits
     from engine.vision.decode_pool import DecodePool
 
@@ -69,6 +72,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     live.add_argument(
         "--track", action="store_true", help="give each object in the sources an identity"
     )
+    for kind, what in (("json", "results"), ("mjpeg", "frames")):
+        live.add_argument(
+            f"--{kind}-port",
+            type=int,
+            action="append",
+            default=[],
+            metavar="PORT",
+            help=f"send {what} of a source as darknet's -{kind}_port does; one for each --source",
+        )
     access = parser.add_argument_group("access")
     access.add_argument(
         "--token", metavar="WORD", help="what clients must send: Authorization: Bearer WORD"
@@ -157,16 +169,19 @@ def run(arguments: argparse.Namespace) -> int:
     with (
         access_log or nullcontext(),
         server.bind(arguments.host, arguments.port) as bound,
+        _darknet_ports(arguments, access) as ports,
         closing(_decoders(arguments)) as decoders,  # before there is a GPU or a thread
     ):
         chosen = {name: getattr(arguments, name) for name in ("threshold", "nms", "top_k", "read")}
         chosen |= _model.tiling(arguments)
         with _model.load(arguments, **chosen) as detector:
-            host, port = bound.getsockname()[:2]
-            address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+            address = server.address_of(bound)
 
             def print_address() -> None:
                 print(f"{address}  {detector.task} on {detector.device}", flush=True)
+                for kind in ("json", "mjpeg"):
+                    for name, each in zip(live.titles, getattr(ports, kind), strict=False):
+                        print(f"{server.address_of(each)}  {kind} of {name}", flush=True)
 
             http_server = server.Server(
                 *(detector, limits, decoders),
@@ -175,11 +190,33 @@ def run(arguments: argparse.Namespace) -> int:
                 access=access,
                 access_log=access_log,
                 live=live,
+                ports=ports,
             )
             if not http_server.serve_on(bound):
                 decoders.close()
                 _exit_at_once()
     return 0
+
+
+@contextmanager
+def _darknet_ports(arguments: argparse.Namespace, access: Access) -> Iterator[DarknetPorts]:
+    """Bind the ports of --json-port and --mjpeg-port."""
+    from engine.serve.darknet_ports import DarknetPorts
+    from engine.serve.server import bind
+
+    with ExitStack() as stack:
+        bound: dict[str, list[socket]] = {}
+        for kind in ("json", "mjpeg"):
+            option, ports = f"--{kind}-port", getattr(arguments, f"{kind}_port")
+            if len(ports) > len(arguments.source):
+                got = f"got {len(ports)} for {len(arguments.source)}"
+                raise InputError(f"{option}: expected at most one for each --source, {got}")
+            bound[kind] = [
+                stack.enter_context(bind(arguments.host, port, option=option)) for port in ports
+            ]
+        ports = DarknetPorts(**bound)
+        ports.refuse_token(access)
+        yield ports
 
 
 def _exit_at_once() -> None:

@@ -5,6 +5,7 @@
     inference.py        POST /detect, /classify and /picture
     live.py             cameras, streams and videos that run all the time
     live_endpoints.py   GET /sources
+    darknet_ports.py    the same for clients of darknet, on ports of their own
     kserve.py           the Open Inference Protocol, /v2
     openapi.py          the description of all routes
     request_options.py  settings and Accept

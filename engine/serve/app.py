@@ -21,6 +21,7 @@ from engine.errors import DeviceError, EngineError, ImageError, InputError
 from engine.files.naming import shown
 from engine.serve import kserve, live_endpoints, metrics, openapi
 from engine.serve.access import Access, AccessLog, RequireToken
+from engine.serve.darknet_ports import DarknetPorts
 from engine.serve.host import CheckHost
 from engine.serve.inference import InferenceEndpoint, PictureEndpoint
 from engine.serve.lingering_close import LingeringClose
@@ -62,7 +63,10 @@ _STATUSES = ((InputError, 400), (ImageError, 422), (DeviceError, 503), (EngineEr
 
 
 def make(
-    open_service: Callable[[], Service], access: Access, access_log: AccessLog | None
+    open_service: Callable[[], Service],
+    access: Access,
+    access_log: AccessLog | None,
+    ports: DarknetPorts,
 ) -> Starlette:
     """Return the application; `open_service` is called on the event loop at start-up."""
 
@@ -70,7 +74,8 @@ def make(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.service = open_service()
         try:
-            yield
+            async with ports.opened(app.state.service, access):
+                yield
         finally:
             app.state.service.close()
 

@@ -6,7 +6,7 @@ for the page's own, but sends the page's name in Host.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from ipaddress import ip_address
 
 from starlette.responses import JSONResponse
@@ -38,13 +38,19 @@ class CheckHost:
         given = [value for name, value in scope["headers"] if name == b"host"]
         if len(given) > 1 or not (given or scope["http_version"] == "1.0"):
             return 400, f"expected one, got {len(given) or 'none'}"
-        if ANY in self._allowed or not given:
-            return None
-        name = name_of(given[0].decode("latin-1"))
-        is_limited = self._allowed or scope["app"].state.is_on_loopback
-        if not is_limited or name in self._allowed or is_this_machine(name):
-            return None
-        return 403, f"expected localhost, got {shown(name[:80])}. See: serve --allow-host"
+        host = given[0].decode("latin-1") if given else None
+        problem = problem_of(host, self._allowed, is_loopback=scope["app"].state.is_on_loopback)
+        return (403, problem) if problem else None
+
+
+def problem_of(host: str | None, allowed: Collection[str], *, is_loopback: bool) -> str | None:
+    """Return why a request with this Host is refused, or None; `allowed` are in lower case."""
+    if host is None or ANY in allowed or not (allowed or is_loopback):
+        return None
+    name = name_of(host)
+    if name in allowed or is_this_machine(name):
+        return None
+    return f"expected localhost, got {shown(name[:80])}. See: serve --allow-host"
 
 
 def name_of(host: str) -> str:

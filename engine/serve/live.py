@@ -15,16 +15,17 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from engine.errors import EngineError, ImageError, InputError
 from engine.files.naming import shown
-from engine.serve.memory_budget import BudgetClosedError
+from engine.serve.memory_budget import BudgetClosedError, PictureMemory
 from engine.serve.rejection import RejectedError
 from engine.sources import video
 from engine.sources.media import MediaKind, is_camera, is_url, media_of
@@ -63,6 +64,10 @@ class LiveOptions:
         for name in self.names:
             self._check(name)
 
+    @property
+    def titles(self) -> list[str]:
+        return [title_of(name) for name in self.names]
+
     def _check(self, name: str) -> None:
         kind = media_of(name).kind
         if not (is_camera(name) or is_url(name)):
@@ -90,6 +95,11 @@ class SeenFrame:
     arrived_at: float  # seconds since 1970
     picture: Picture
     result: Result
+
+    @cached_property
+    def jpeg(self) -> bytes:
+        """The annotated frame, encoded once for all encoders that send it."""
+        return jpeg(self)
 
 
 def json_line(seen: SeenFrame) -> bytes:
@@ -127,6 +137,15 @@ class Viewer:
             await self._changed.wait()
         part, self._part = self._part, None
         return None if self._is_over else part
+
+    async def parts(self, memory: PictureMemory) -> AsyncGenerator[bytes]:
+        """Yield parts; each counts in `memory` until the next is asked for, or is left out."""
+        while (part := await self.next()) is not None:
+            if memory.change(True, len(part)):
+                try:
+                    yield part
+                finally:
+                    memory.change(True, -len(part))
 
     def offer(self, part: bytes) -> None:
         self._part = part

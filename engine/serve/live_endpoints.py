@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -41,9 +42,9 @@ async def _list(request: Request) -> Response:
 
 
 def _jpeg_part(seen: SeenFrame) -> bytes:
-    jpeg = live.jpeg(seen)
-    head = f"--{_BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: {len(jpeg)}\r\n\r\n"
-    return head.encode() + jpeg + b"\r\n"
+    content = seen.jpeg
+    head = f"--{_BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: {len(content)}\r\n\r\n"
+    return head.encode() + content + b"\r\n"
 
 
 class StreamEndpoint:
@@ -84,22 +85,12 @@ class StreamEndpoint:
             await asyncio.gather(sending, leaving, return_exceptions=True)
 
     async def _send_parts(self, service: Service, viewer: Viewer, send: Send) -> None:
-        held = 0  # bytes of a part that the client has not taken yet
-        try:
-            while True:
-                # This returns when the client has taken the part before.
-                await send({"type": "http.response.body", "body": b"", "more_body": True})
-                service.picture_memory.change(True, -held)
-                held = 0
-                part = await viewer.next()
-                if part is None:
-                    return
-                if not service.picture_memory.change(True, len(part)):
-                    continue  # a later part may find memory
-                held = len(part)
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        async with aclosing(viewer.parts(service.picture_memory)) as parts:
+            async for part in parts:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
-        finally:
-            service.picture_memory.change(True, -held)
+                # This returns when the client has taken the part.
+                await send({"type": "http.response.body", "body": b"", "more_body": True})
 
 
 async def _disconnected(receive: Receive) -> None:

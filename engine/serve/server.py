@@ -21,6 +21,7 @@ from engine.detector import Detector
 from engine.errors import InputError
 from engine.serve import app
 from engine.serve.access import Access, AccessLog
+from engine.serve.darknet_ports import DarknetPorts
 from engine.serve.early_refusal import RefusingProtocol
 from engine.serve.live import LiveOptions
 from engine.serve.protocol import LimitedProtocol
@@ -36,25 +37,40 @@ _MAX_PORT = 65535
 _PICTURE_PATHS = frozenset((b"/detect", b"/classify"))
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, *, option: str = "--port") -> socket.socket:
     """Return a bound socket that does not listen yet."""
     if not 0 <= port <= _MAX_PORT:
-        raise InputError(f"--port {port}: expected 0 to {_MAX_PORT}")
+        raise InputError(f"{option} {port}: expected 0 to {_MAX_PORT}")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         bound = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
-        raise InputError(f"--host {host} --port {port}: {_reason(error)}") from error
+        raise InputError(f"--host {host} {option} {port}: {_reason(error)}") from error
     try:
         if hasattr(signal, "SIGHUP"):  # on Windows SO_REUSEADDR lets two servers share a port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as error:
         bound.close()
-        raise InputError(f"--host {host} --port {port}: {_reason(error)}") from error
+        raise InputError(f"--host {host} {option} {port}: {_reason(error)}") from error
     return bound
+
+
+def address_of(bound: socket.socket) -> str:
+    """Return the URL of a bound socket."""
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _listen(bound: socket.socket, option: str) -> None:
+    """Begin to listen, which fails if another server was bound to the same port meanwhile."""
+    try:
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        port = bound.getsockname()[1]
+        raise InputError(f"{option} {port}: {_reason(error)}") from error
 
 
 class Server(uvicorn.Server):
@@ -75,6 +91,7 @@ class Server(uvicorn.Server):
         access: Access | None = None,
         access_log: AccessLog | None = None,
         live: LiveOptions | None = None,
+        ports: DarknetPorts | None = None,
     ) -> None:
         if live and live.names and detector.task != "detector":
             raise InputError(f"--source: expected a detector, got a {detector.task}")
@@ -92,7 +109,8 @@ class Server(uvicorn.Server):
         self._live = live
         self._service: Service | None = None
         self._shutdown_requested_at: float | None = None
-        self._app = app.make(self._open_service, self._access, self._access_log)
+        self._ports = ports or DarknetPorts()
+        self._app = app.make(self._open_service, self._access, self._access_log, self._ports)
         super().__init__(
             uvicorn.Config(
                 self._app,
@@ -113,6 +131,8 @@ class Server(uvicorn.Server):
     def serve_on(self, bound: socket.socket) -> bool:
         """Serve until shutdown, and return whether every accepted request got its response."""
         warm_up(self._detector)
+        for option, each in (("--port", bound), *self._ports.by_option):
+            _listen(each, option)
         address = bound.getsockname()[0].partition("%")[0]
         self._app.state.is_on_loopback = ip_address(address).is_loopback
         self.run(sockets=[bound])

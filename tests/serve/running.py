@@ -90,7 +90,16 @@ def decoders():
 
 
 @contextmanager
-def serving(detector, *, wait_seconds=0.005, access=None, access_log=None, live=None, **limits):
+def serving(
+    detector,
+    *,
+    wait_seconds=0.005,
+    access=None,
+    access_log=None,
+    live=None,
+    ports=None,
+    **limits,
+):
     is_ready = threading.Event()
     bound = bind("127.0.0.1", 0)
     server = Server(
@@ -100,6 +109,7 @@ def serving(detector, *, wait_seconds=0.005, access=None, access_log=None, live=
         access=access,
         access_log=access_log,
         live=live,
+        ports=ports,
     )
     thread = threading.Thread(target=server.serve_on, args=(bound,))
     thread.start()

@@ -6,22 +6,20 @@ import socket
 from contextlib import suppress
 
 from engine.errors import InputError
+from engine.vision import darknet_streams
+from engine.vision.darknet_streams import Framing
 
 _SECONDS = 0.4  # darknet's limit for one part; a client that is slower is disconnected
 _MAX_CLIENTS = 32
-_HEADER = (
-    "HTTP/1.0 200 OK\r\nConnection: close\r\nCache-Control: no-cache, private\r\n"
-    "Pragma: no-cache\r\nContent-Type: {}\r\n\r\n"
-)
 
 
 class Broadcast:
     """A port whose clients all get the same parts, from the part on at which they connect."""
 
-    def __init__(self, option: str, port: int, content_type: str) -> None:
+    def __init__(self, option: str, port: int, framing: Framing) -> None:
         if not 0 < port < 65536:
             raise InputError(f"{option}: expected a port from 1 to 65535, got {port}")
-        self._header = _HEADER.format(content_type).encode()
+        self._framing = framing
         self._clients: list[socket.socket] = []
         self._listener = socket.socket()
         try:
@@ -33,23 +31,22 @@ class Broadcast:
             raise InputError(f"{option} {port}: cannot listen: {error.strerror}") from None
         self._listener.setblocking(False)
 
-    def send(self, part: bytes, *, first: bytes = b"", separator: bytes = b"") -> None:
-        """Send a part: after `first` to new clients, after `separator` to the others."""
+    def send(self, part: bytes) -> None:
         before, self._clients = self._clients, []
         for client in before:
-            self._send_to(client, separator + part)
+            self._send_to(client, self._framing.separator + part)
         while len(self._clients) < _MAX_CLIENTS:
             try:
                 client, _ = self._listener.accept()
             except OSError:  # nobody is waiting
                 break
-            self._send_to(client, self._header + first + part)
+            self._send_to(client, self._framing.header() + self._framing.first + part)
 
-    def close(self, end: bytes = b"") -> None:
+    def close(self) -> None:
         self._listener.close()
         before, self._clients = self._clients, []
         for client in before:
-            self._send_to(client, end)
+            self._send_to(client, self._framing.last)
         for client in self._clients:
             client.close()
 
@@ -71,23 +68,17 @@ class MjpegPort(Broadcast):
     """Frames as JPEGs, which a browser shows as a moving picture."""
 
     def __init__(self, option: str, port: int) -> None:
-        super().__init__(option, port, "multipart/x-mixed-replace; boundary=mjpegstream")
+        super().__init__(option, port, darknet_streams.MJPEG)
 
     def send_jpeg(self, content: bytes) -> None:
-        head = (
-            f"--mjpegstream\r\nContent-Type: image/jpeg\r\nContent-Length: {len(content)}\r\n\r\n"
-        )
-        self.send(head.encode() + content + b"\r\n")
+        self.send(darknet_streams.jpeg_part(content))
 
 
 class JsonPort(Broadcast):
     """A JSON list with an element for each frame."""
 
     def __init__(self, option: str, port: int) -> None:
-        super().__init__(option, port, "application/json")
+        super().__init__(option, port, darknet_streams.JSON)
 
     def send_entry(self, entry: str) -> None:
-        self.send(entry.encode(), first=b"[\n", separator=b", \n")
-
-    def end(self) -> None:
-        self.close(b"\n]")
+        self.send(entry.encode())

@@ -65,7 +65,7 @@ class DemoOutputs:
                 print_stderr(f"-mjpeg_port {mjpeg}: everybody who reaches it can see the frames")
             if json:
                 self._json = JsonPort("-json_port", json)
-                stack.callback(self._json.end)
+                stack.callback(self._json.close)
             self._document = stack.enter_context(
                 document_at("-json_file_output", self._json_path, self._inputs)
             )

@@ -37,7 +37,7 @@ def test_json_is_a_list_from_the_entry_on_at_which_a_client_connects(port):
     with client_of(port) as client:
         entries.send_entry('{"frame_id":2}')
         entries.send_entry('{"frame_id":3}')
-        entries.end()
+        entries.close()
         head, _, body = everything_from(client).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.0 200 OK\r\n")
     assert b"Content-Type: application/json" in head

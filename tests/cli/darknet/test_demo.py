@@ -82,7 +82,7 @@ def test_ports_are_opened(capsys, monkeypatch):
     monkeypatch.setattr(f"{port}.JsonPort.send_entry", lambda self, entry: sent.append(entry[:1]))
     monkeypatch.setattr(f"{port}.MjpegPort.__init__", lambda *_: None)
     monkeypatch.setattr(f"{port}.JsonPort.__init__", lambda *_: None)
-    for name in ("MjpegPort.close", "JsonPort.end"):
+    for name in ("MjpegPort.close", "JsonPort.close"):
         monkeypatch.setattr(f"{port}.{name}", lambda self: sent.append("closed"))
     assert cli.main([*COMMAND, "-http_port", "8090", "-json_port", "8070"]) == 0
     assert sent == [b"\xff\xd8", "{"] * FRAMES + ["closed", "closed"]

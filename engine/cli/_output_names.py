@@ -7,23 +7,37 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
+from engine.cli._output_files import real
+from engine.cli._output_record import FILE as RECORD
+from engine.cli._output_record import OutputRecord, Owned
 from engine.cli._sinks import file_names
+from engine.cli._sources import NamedMedia
 from engine.files.naming import shown
 from engine.sources.item import Item
-from engine.sources.media import Media, MediaKind, is_url
+from engine.sources.media import Media, MediaKind, is_url, media_of
 from engine.sources.video_writer import extension_for
 
 _log = logging.getLogger("engine")
+_NOBODY = ""  # owns a name that two folders give to different pictures
 
 
 class OutputNames:
     """Names without an extension, such as cam1/day2/img000; no two sources get the same one.
 
     A name repeats the folders of its source below `common`. A source that is not in `common`
-    repeats its whole path.
+    repeats its whole path. With `resumes` a source keeps the name that it has in the records of the
+    output `folders`, and no other source gets that name.
     """
 
-    def __init__(self, common: str | None, *, is_flat: bool, needs_stems: bool) -> None:
+    def __init__(
+        self,
+        common: str | None,
+        *,
+        is_flat: bool,
+        needs_stems: bool,
+        folders: Iterable[str] = (),
+        resumes: bool = False,
+    ) -> None:
         """Create names; with `needs_stems` x.jpg and x.png differ, as both would have a x.txt."""
         self._common = common
         self._is_flat = is_flat
@@ -31,6 +45,16 @@ class OutputNames:
         self._used: set[str] = set()
         self._numbers: dict[str, int] = {}  # the last number appended to a name
         self._folders: dict[str, str] = {}  # of outputs, by those of sources
+        self._real_folders: dict[str, str] = {}
+        self._records = [OutputRecord(each, self._key_of) for each in folders]
+        self._owners: dict[str, str] = {}  # pictures, by the keys of names of earlier runs
+        self._earlier: dict[str, list[str]] = {}  # names, by pictures
+        self._keeps_any = False  # of these names
+        for record in self._records if resumes else ():
+            for key, (name, picture) in record.owners.items():
+                is_shared = self._owners.setdefault(key, picture) != picture
+                self._owners[key] = _NOBODY if is_shared else picture
+                self._earlier.setdefault(picture, []).append(name)
 
     def name_of(self, media: Media) -> tuple[str, bool]:
         """Return the name for the next source, and whether a number distinguishes it."""
@@ -40,19 +64,87 @@ class OutputNames:
         wanted = f"{folder}/{stem}" if folder else stem
         if media.kind is MediaKind.BROKEN:
             return wanted, False
-        ending = _ending_of(media)
-        name, number = wanted, self._numbers.get(wanted + ending, 1)
-        while not self._take(name, ending):
+        return self._unused(wanted, self._identity(media.name))
+
+    def name_of_member(self, wanted: str, item: Item) -> str:
+        """Return the name for the next picture of an archive; announce a number."""
+        if not self._records:  # no file will have this name
+            return wanted
+        name, has_number = self._unused(wanted, self._identity(item.name))
+        if has_number:
+            _announce(item.name, name)
+        return name
+
+    def assign(self, found: Iterable[Media]) -> tuple[NamedMedia, ...]:
+        """Name the sources that are known in advance; announce the numbers in one line."""
+        named = []
+        numbered: list[NamedMedia] = []
+        for media in found:
+            name, has_number = self.name_of(media)
+            named.append(NamedMedia(media, name))
+            if has_number:
+                numbered.append(named[-1])
+        if numbered and self._records:
+            media, name = numbered[0]
+            _log.warning(
+                "%d of %d sources have the name of another one, so their outputs get a number: "
+                "%s for %s%s",
+                *(len(numbered), len(named), shown(name), shown(media.name)),
+                ", …" if len(numbered) > 1 else "",
+            )
+            if self._owners and not self._keeps_any:
+                what = (
+                    "--resume: an earlier run wrote these names for other pictures, such as %s. "
+                    "If pictures have moved since, remove %s from the folders of outputs"
+                )
+                _log.warning(what, shown(next(iter(self._owners.values()))), RECORD)
+        return tuple(named)
+
+    def assign_lazily(self, media: Iterable[Media]) -> Iterator[NamedMedia]:
+        """Yield each source with its name as it arrives; announce each number."""
+        for each in media:
+            name, has_number = self.name_of(each)
+            if has_number and self._records:
+                _announce(each.name, name)
+            yield NamedMedia(each, name)
+
+    def claim(self, name: str, source: str) -> None:
+        """Record in all folders that a name belongs to a source, unless they say so."""
+        for record in self._records:
+            record.claim(Owned(name, self._identity(source)))
+
+    def _unused(self, wanted: str, picture: str) -> tuple[str, bool]:
+        earlier = self._earlier.get(picture, [])
+        while earlier:  # a source that is named twice has two of them
+            if self._take(Owned(name := earlier.pop(0), picture)):
+                self._keeps_any = True
+                return name, False
+        counted = self._key_of(Owned(wanted, picture))
+        name, number = wanted, self._numbers.get(counted, 1)
+        while not self._take(Owned(name, picture)):
             number += 1
             name = f"{wanted}-{number}"
-            self._numbers[wanted + ending] = number
+            self._numbers[counted] = number
         return name, name != wanted
 
-    def _take(self, name: str, ending: str) -> bool:
-        key = name if self._needs_stems else name + ending
-        before = len(self._used)
+    def _take(self, owned: Owned) -> bool:
+        key = self._key_of(owned)
+        if key in self._used or self._owners.get(key, owned.picture) != owned.picture:
+            return False
         self._used.add(key)
-        return len(self._used) > before
+        return True
+
+    def _key_of(self, owned: Owned) -> str:
+        return owned.name if self._needs_stems else owned.name + _ending_of(media_of(owned.picture))
+
+    def _identity(self, name: str) -> str:
+        """Return a path that does not depend on the current folder and on links to folders."""
+        if is_url(name):
+            return name
+        folder, base = os.path.split(name)
+        if folder not in self._real_folders:
+            self._real_folders[folder] = real(folder or ".")
+        return os.path.join(self._real_folders[folder], base)  # noqa: PTH118
 
     def _folder_of(self, media: Media) -> str:
         if not _is_local(media):
@@ -70,64 +162,9 @@ class OutputNames:
         return "" if folder == PurePath() else folder.as_posix()
 
 
-class MemberNames:
-    """Names for the members of an archive, by their stems; the second of a name gets a number."""
-
-    def __init__(self, *, announces: bool) -> None:
-        self._announces = announces
-        self._counts: dict[str, int] = {}
-
-    def name_of(self, item: Item) -> str:
-        wanted = name = item.output
-        while name in self._counts:
-            self._counts[wanted] += 1
-            name = f"{wanted}-{self._counts[wanted]}"
-        self._counts[name] = 1
-        if name != wanted and self._announces:
-            _announce(item.name, name)
-        return name
-
-
 def _announce(source: str, name: str) -> None:
     what = "%s: has the name of another source, so its outputs are called %s"
     _log.warning(what, shown(source), shown(name))
-
-
-def assign(
-    found: Iterable[Media], names: OutputNames, *, announces: bool, resumes: bool
-) -> list[str]:
-    """Return the names for sources that are known in advance; announce the numbers in one line."""
-    assigned = []
-    numbered: list[tuple[str, str]] = []
-    for media in found:
-        name, has_number = names.name_of(media)
-        assigned.append(name)
-        if has_number:
-            numbered.append((media.name, name))
-    if numbered and announces:
-        source, name = numbered[0]
-        _log.warning(
-            "%d of %d sources have the name of another one, so their outputs get a number: "
-            "%s for %s%s",
-            *(len(numbered), len(assigned), shown(name), shown(source)),
-            ", …" if len(numbered) > 1 else "",
-        )
-        if resumes:
-            _log.warning(
-                "--resume: these numbers fit only if no source of such a name was added or removed"
-            )
-    return assigned
-
-
-def assign_lazily(
-    media: Iterable[Media], names: OutputNames, *, announces: bool
-) -> Iterator[tuple[Media, str]]:
-    """Yield each source with its name as it arrives; announce each number."""
-    for each in media:
-        name, has_number = names.name_of(each)
-        if has_number and announces:
-            _announce(each.name, name)
-        yield each, name
 
 
 def common_folder(found: Iterable[Media]) -> str | None:

@@ -155,6 +155,7 @@ def progress(arguments: argparse.Namespace) -> Progress:
 def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list[Sink]:
     """Create the sinks; each raises an error now if it cannot write its output."""
     from engine.cli import _model, _output_files
+    from engine.cli._sinks.record import Record
     from engine.cli._sinks.table import Table
 
     _check_combination(arguments)
@@ -177,6 +178,9 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
         *_document_sinks(arguments, feed, existing),
         *_folder_sinks(arguments, feed, reserved, existing),
     ]
+    if feed.naming:  # names are recorded before files appear; when these replace others, after
+        record = Record(feed.naming, feed.found)
+        made.insert(len(made) if existing == "replace" else 0, record)
     if not (arguments.quiet or arguments.progress or any(sink.is_stdout for sink in made)):
         made.insert(0, Table(progress.print))
     return made

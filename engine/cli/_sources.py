@@ -17,6 +17,7 @@ from engine.errors import InputError
 from engine.files.naming import shown
 
 if TYPE_CHECKING:
+    from engine.cli._output_names import OutputNames
     from engine.sources.item import Item
     from engine.sources.media import Media
     from engine.sources.reader import FrameSelection
@@ -87,7 +88,7 @@ class Feed:
     names: tuple[str, ...]  # as the user gave them, for example lists
     found: tuple[NamedMedia, ...] = ()  # all sources that are known in advance
     is_untrusted: bool = False
-    writes_files: bool = False  # so a number that tells two names apart is announced
+    naming: OutputNames | None = None  # of a run that writes a file for each picture
     stopped: Event = field(default_factory=Event)  # ends the reading of cameras and streams
 
     @property
@@ -96,7 +97,6 @@ class Feed:
 
     def items(self) -> Iterator[Item]:
         """Yield the pictures of one source after another; adjacent live ones are read together."""
-        from engine.cli._output_names import MemberNames
         from engine.sources.reader import read_items, read_live
 
         for are_together, sources in groupby(self.sources, self._is_together):
@@ -112,10 +112,12 @@ class Feed:
                     is_untrusted=self.is_untrusted,
                     stopped=self.stopped,
                 )
-                members = MemberNames(announces=self.writes_files)
                 for item in items:
-                    inside = f"/{members.name_of(item)}" if item.output else ""  # of an archive
-                    yield replace(item, output=output + inside)
+                    name = output
+                    if item.output:  # of an archive
+                        name = f"{output}/{item.output}"
+                        name = self.naming.name_of_member(name, item) if self.naming else name
+                    yield replace(item, output=name)
 
     def _is_together(self, source: NamedMedia) -> bool:
         """Tell whether a source is read together with the next ones; stdin may have no next one."""
@@ -129,10 +131,11 @@ class Feed:
 def feed(
     arguments: argparse.Namespace, names: list[str], *, output_folders: Sequence[str] = ()
 ) -> Feed:
-    """Find the pictures; only folders and lists are opened.
+    """Find the pictures; only folders, lists and the records of outputs are opened.
 
     Pictures that a search finds in one of the `output_folders` are left out: they are results.
     """
+    from engine.cli._output_names import common_folder
     from engine.cli._stdin import lines
     from engine.sources import video
     from engine.sources.expand import STDIN, expand
@@ -142,23 +145,25 @@ def feed(
     if names.count(STDIN) > 1:
         raise InputError("-: standard input can be read only once")
     selection = FrameSelection(arguments.stride, arguments.max_frames, arguments.reconnect)
-    options = {"is_untrusted": arguments.untrusted, "writes_files": _writes_files(arguments)}
+    untrusted = arguments.untrusted
     if STDIN in names:
         from_stdin = expand(names, recursive=arguments.recursive, lines=lines())
         known = tuple(each for each in names if each != STDIN)
-        lazily = _named_lazily(from_stdin, arguments)
-        return Feed(lazily, selection, None, known, **options)
+        naming = _naming(os.path.abspath("."), arguments, output_folders)  # noqa: PTH100
+        lazily = naming.assign_lazily(from_stdin)
+        return Feed(lazily, selection, None, known, (), untrusted, naming)
     found = tuple(expand(names, recursive=arguments.recursive))
     if not found:
         raise InputError("no picture named: the lists are empty")
     found = _without_results(found, output_folders)
     videos = [each for each in found if each.has_frames]
-    if videos and not arguments.untrusted:
+    if videos and not untrusted:
         video.require_pyav(videos[0].name)
-    named = tuple(_named(found, arguments))
+    naming = _naming(common_folder(found), arguments, output_folders)
+    named = naming.assign(found)
     is_counted = not any(each.has_frames or each.kind is MediaKind.ARCHIVE for each in found)
     total = len(found) if is_counted else None
-    return Feed(named, selection, total, tuple(names), named, **options)
+    return Feed(named, selection, total, tuple(names), named, untrusted, naming)
 
 
 def _without_results(found: tuple[Media, ...], folders: Sequence[str]) -> tuple[Media, ...]:
@@ -183,31 +188,16 @@ def _without_results(found: tuple[Media, ...], folders: Sequence[str]) -> tuple[
     return found
 
 
-def _named(found: Sequence[Media], arguments: argparse.Namespace) -> Iterator[NamedMedia]:
-    from engine.cli import _output_names
+def _naming(
+    common: str | None, arguments: argparse.Namespace, output_folders: Sequence[str]
+) -> OutputNames:
+    from engine.cli._output_names import OutputNames
 
-    names = _output_names.OutputNames(_output_names.common_folder(found), **_naming(arguments))
-    resumes = getattr(arguments, "resume", False)
-    announces = _writes_files(arguments)
-    assigned = _output_names.assign(found, names, announces=announces, resumes=resumes)
-    return map(NamedMedia, found, assigned)
-
-
-def _named_lazily(media: Iterable[Media], arguments: argparse.Namespace) -> Iterator[NamedMedia]:
-    from engine.cli import _output_names
-
-    names = _output_names.OutputNames(os.path.abspath("."), **_naming(arguments))  # noqa: PTH100
-    announces = _writes_files(arguments)
-    for each, name in _output_names.assign_lazily(media, names, announces=announces):
-        yield NamedMedia(each, name)
-
-
-def _naming(arguments: argparse.Namespace) -> dict[str, bool]:
-    return {
-        "is_flat": getattr(arguments, "flat", False),
-        "needs_stems": any(getattr(arguments, each, None) for each in ("save_txt", "save_mot")),
-    }
-
-
-def _writes_files(arguments: argparse.Namespace) -> bool:
-    return any(getattr(arguments, name, None) for name in ("output", "save_txt", "crops"))
+    labels = getattr(arguments, "save_txt", None)
+    return OutputNames(
+        common,
+        is_flat=getattr(arguments, "flat", False),
+        needs_stems=bool(labels or getattr(arguments, "save_mot", None)),
+        folders=[*output_folders, *([labels] if labels else ())],
+        resumes=arguments.resume,
+    )

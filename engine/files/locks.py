@@ -1,7 +1,9 @@
-"""A lock on a file that is written bit by bit, so that two runs do not write it at once."""
+"""Locks on a file that is written bit by bit, so that two runs do not write it at once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,13 +14,31 @@ from engine.files.naming import shown
 def lock(file: IO[Any], path: Path) -> None:
     """Lock an open file until it is closed; raise InputError if another run has locked it."""
     try:
+        _flock(file, waits=False)
+    except BlockingIOError:
+        raise busy(path) from None
+
+
+@contextmanager
+def held(file: IO[Any]) -> Iterator[None]:
+    """Lock an open file for a moment, after another process that holds the lock."""
+    _flock(file, waits=True)
+    try:
+        yield
+    finally:
+        _flock(file, waits=True, unlocks=True)
+
+
+def _flock(file: IO[Any], *, waits: bool, unlocks: bool = False) -> None:
+    try:
         import fcntl
     except ImportError:  # Windows, where files that are open for writing cannot be replaced
         return
+    how = fcntl.LOCK_UN if unlocks else fcntl.LOCK_EX
     try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file.fileno(), how if waits else how | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise busy(path) from None
+        raise
     except OSError:  # a file system without locks
         return
 

@@ -116,7 +116,7 @@ def test_pictures_of_equal_names_get_different_outputs(detect, pictures, tmp_pat
     flat = tmp_path / "flat"
     for more, status in (([], 0), ([], 2), (["--overwrite"], 0)):
         assert detect("-o", str(flat), "--flat", *pictures[:2], *more)[0] == status
-        assert sorted(path.name for path in flat.iterdir()) == ["dog-2.jpg", "dog.jpg"]
+        assert sorted(path.name for path in flat.glob("[!.]*")) == ["dog-2.jpg", "dog.jpg"]
     with Image.open(flat / "dog.jpg") as image:
         assert image.size == (50, 40)
 

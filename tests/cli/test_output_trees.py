@@ -31,7 +31,7 @@ def detect(tiny_detector, tree):
 
 
 def below(folder):
-    found = (path for path in folder.rglob("*") if path.is_file())
+    found = (path for path in folder.rglob("[!.]*") if path.is_file())
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 

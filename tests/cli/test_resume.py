@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from engine.cli._output_record import FILE as RECORD
 from tests.cli.child import ENVIRONMENT, engine
 from tests.pictures import write_picture
 
@@ -54,7 +55,7 @@ def contents(folder):
     """Return what a run wrote, without times."""
     found = {}
     for path in folder.rglob("*"):
-        if path.is_file() and "pics" not in path.parts and path.name != "train.txt":
+        if path.is_file() and "pics" not in path.parts and path.name not in ("train.txt", RECORD):
             content = path.read_bytes()
             if path.suffix == ".jsonl":
                 lines = [json.loads(line) for line in content.splitlines()]

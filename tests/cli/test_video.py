@@ -48,7 +48,7 @@ def test_frames_are_distinguished_in_every_output(detect, tree):
     lines = [json.loads(line) for line in (tree / "x.jsonl").read_text().splitlines()]
     told = [(line["path"], line.get("frame"), line.get("seconds")) for line in lines]
     assert told == [("clip.mp4", 0, 0.0), ("clip.mp4", 2, 0.2), ("a.jpg", None, None)]
-    labels = sorted(path.name for path in (tree / "labels").iterdir())
+    labels = sorted(path.name for path in (tree / "labels").glob("[!.]*"))
     assert labels == ["a.txt", "clip_000000.txt", "clip_000002.txt"]
     rows = csv.DictReader(io.StringIO((tree / "x.csv").read_text()))
     assert {row["frame"] for row in rows} <= {"0", "2", ""}
@@ -59,7 +59,7 @@ def test_an_annotated_video_plays_as_long_as_its_source(detect, tree):
     assert done.status == 0
     assert done.err.startswith("7 pictures, ")
     assert done.err.endswith(" per second: out\n")
-    found = sorted(path.name for path in (tree / "out").iterdir())
+    found = sorted(path.name for path in (tree / "out").glob("[!.]*"))
     assert found == ["a.jpg", "clip.mp4", "odd.mkv"]
     frames = frames_of(tree / "out" / "clip.mp4")
     assert [time for time, _ in frames] == pytest.approx([0, 0.2, 0.4], abs=0.01)

@@ -47,11 +47,11 @@ def _existing_crops(folder: Path, known: Sequence[NamedMedia]) -> Iterator[str]:
     """Yield the files that look like crops of the known sources, whatever was found in them."""
     outputs = {output for _, output in known}
     for inner, _, files in os.walk(folder):
-        for file in files:
+        for file in files if Path(inner) != folder else ():  # crops are in folders of labels
             crop = (Path(inner) / file).relative_to(folder)
             below_label = Path(*crop.parts[1:])
             pictures = file_names.pictures_of_crop(below_label)
             frames = (each.rpartition("_")[0] for each in pictures)
             folders = (each.as_posix() for each in below_label.parents)
-            if len(crop.parts) > 1 and not outputs.isdisjoint((*pictures, *frames, *folders)):
+            if not outputs.isdisjoint((*pictures, *frames, *folders)):
                 yield str(crop)

@@ -1,0 +1,108 @@
+"""A record in a folder of outputs: which name belongs to which picture, for runs that resume."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path, PurePath
+from typing import IO, NamedTuple
+
+from engine.cli._output_files import real
+from engine.errors import InputError
+from engine.files import locks
+from engine.files.atomic import unwritable
+from engine.files.naming import shown
+from engine.files.regular import open_regular
+from engine.sources.media import is_url
+
+FILE = ".engine-outputs.jsonl"
+
+
+class Owned(NamedTuple):
+    """The name of outputs, and the picture, video or archive that they belong to."""
+
+    name: str
+    picture: str
+
+
+class OutputRecord:
+    """The lines of one folder, of which the last one for a name holds.
+
+    Several runs may add lines at once. A line without an end is left out: its run was killed before
+    it wrote a file of that name.
+    """
+
+    def __init__(self, folder: str, key_of: Callable[[Owned], str]) -> None:
+        """Read the record; `key_of` gives equal keys to outputs that cannot both exist."""
+        self._folder = real(folder)
+        self._path = Path(folder) / FILE
+        self._key_of = key_of
+        self._size = self._lines = 0  # that have been read
+        self.owners: dict[str, Owned] = {}
+        if os.path.lexists(self._path):
+            with open_regular(self._path, InputError) as file:
+                self._read_on(file)
+
+    def claim(self, owned: Owned) -> None:
+        """Add a line, unless there is one; refuse a name that another run has taken meanwhile."""
+        key = self._key_of(owned)
+        if self.owners.get(key) == owned:
+            return
+        try:
+            with self._path.open("ab+") as file, locks.held(file):
+                for other in self._read_on(file):
+                    if self._key_of(other) == key and other.picture != owned.picture:
+                        raise self._taken_error(other)
+                if self.owners.get(key) == owned:  # another run has added the same line
+                    return
+                file.truncate(self._size)
+                line = {"output": owned.name, "picture": self._relative(owned.picture)}
+                file.write(json.dumps(line).encode() + b"\n")
+                file.flush()
+                self._size = file.tell()
+        except OSError as error:
+            raise unwritable(self._path, error) from None
+        self._lines += 1
+        self.owners[key] = owned
+
+    def _read_on(self, file: IO[bytes]) -> list[Owned]:
+        """Read the whole lines that were added, and return what they say."""
+        file.seek(self._size)
+        added = []
+        for line in file.read().split(b"\n")[:-1]:
+            self._lines += 1
+            added.append(self._parsed(line))
+            self._size += len(line) + 1
+        self.owners.update((self._key_of(each), each) for each in added)
+        return added
+
+    def _parsed(self, line: bytes) -> Owned:
+        try:
+            entry = json.loads(line)
+            name, picture = entry["output"], entry["picture"]
+            is_inside = not PurePath(name).is_absolute() and ".." not in PurePath(name).parts
+            if not (name and is_inside and b"\0" not in os.fsencode(name)):
+                raise ValueError("no name of a file in this folder")
+            return Owned(name, self._absolute(picture))
+        except (ValueError, KeyError, TypeError):
+            where = f"{shown(self._path)}: line {self._lines}"
+            hint = "Remove this file: then names alone tell which pictures are done"
+            raise InputError(f"{where}: expected an output and its picture. {hint}") from None
+
+    def _taken_error(self, other: Owned) -> InputError:
+        where = shown(self._path.parent / other.name)
+        problem = f"another run has taken this name, for {shown(other.picture)}"
+        return InputError(f"{where}: {problem}. Add --resume to go on with other names")
+
+    def _relative(self, picture: str) -> str:
+        """Return a path that stays valid if the folders of pictures and outputs move together."""
+        try:
+            return picture if is_url(picture) else os.path.relpath(picture, self._folder)
+        except ValueError:  # on different drives
+            return picture
+
+    def _absolute(self, picture: str) -> str:
+        if is_url(picture):
+            return picture
+        return os.path.normpath(os.path.join(self._folder, picture))  # noqa: PTH118

@@ -1,0 +1,266 @@
+"""The record in a folder of outputs: a resumed run matches each output with its picture."""
+
+import json
+import re
+import shutil
+import tarfile
+import zlib
+
+import pytest
+
+from engine import cli
+from engine.cli._output_record import FILE, OutputRecord, Owned
+from engine.errors import InputError
+from tests.pictures import write_picture
+
+OUTPUTS = ("-o", "drawn", "--save-txt", "labels", "--crops", "crops", "--csv", "a.csv")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def detect(tiny_detector, capsys, caplog):
+    def run(*arguments):
+        names = ["--names", str(tiny_detector.names), "--max-det", "2", "--quiet"]
+        caplog.clear()
+        status = cli.main(["detect", *tiny_detector.options, *names, *map(str, arguments)])
+        return status, "\n".join([capsys.readouterr().err, caplog.text])
+
+    return run
+
+
+def add(here, *names):
+    """Write pictures that differ in size and content."""
+    for name in names:
+        seed = zlib.crc32(name.encode())
+        write_picture(here / "pics" / name, size=(40 + seed % 97, 48), seed=seed)
+
+
+def results(here, tmp_path, detect):
+    """Return what each picture must give: its labels and its annotated copy, run on its own."""
+    expected = {}
+    for number, path in enumerate(sorted((here / "pics").rglob("*.*"))):
+        folder = tmp_path / f"alone{number}"
+        detect(path, "-o", folder / "drawn", "--save-txt", folder / "labels")
+        expected[path] = tuple(
+            next((folder / kind).glob("[!.]*")).read_bytes() for kind in ("drawn", "labels")
+        )
+    return expected
+
+
+def matches(here, expected):
+    """Return the names of outputs by the pictures that they show; each is complete."""
+    names = {}
+    for path in (here / "drawn").rglob("[!.]*.*"):
+        labels = (here / "labels" / path.relative_to(here / "drawn")).with_suffix(".txt")
+        (picture,) = (
+            each
+            for each, has in expected.items()
+            if has == (path.read_bytes(), labels.read_bytes())
+        )
+        name = path.relative_to(here / "drawn").as_posix()
+        names.setdefault(picture.relative_to(here / "pics").as_posix(), []).append(name)
+    return names
+
+
+@pytest.mark.slow
+def test_outputs_stay_with_their_pictures_when_others_come_and_go(here, tmp_path, detect):
+    options = ("pics", "--recursive", "--flat", *OUTPUTS, "--resume")
+    add(here, "b/x.jpg", "c/x.jpg")
+    assert detect(*options)[0] == 0
+    add(here, "a/x.jpg", "b/x.png")
+    (here / "pics/b/y.jpg").write_bytes(b"no picture")
+    assert detect(*options)[0] == 1
+    (here / "pics/b/y.jpg").unlink()
+    expected = results(here, tmp_path, detect)
+    wanted = {
+        "b/x.jpg": ["x.jpg"],
+        "c/x.jpg": ["x-2.jpg"],
+        "a/x.jpg": ["x-3.jpg"],
+        "b/x.png": ["x-4.png"],
+    }
+    assert matches(here, expected) == wanted
+    rows = (here / "a.csv").read_text()
+    (here / "pics/b/x.jpg").unlink()
+    (here / "drawn/x-2.jpg").unlink()
+    add(here, "a/a/x.jpg")
+    status, told = detect(*options)
+    assert (status, "1 of 4 sources" in told, "x-5 for pics/a/a/x.jpg" in told) == (0, True, True)
+    expected |= results(here, tmp_path / "later", detect)
+    assert matches(here, expected) == {**wanted, "a/a/x.jpg": ["x-5.jpg"]}
+    added = (here / "a.csv").read_text().removeprefix(rows)
+    assert {row.split(",")[0] for row in added.splitlines()} == {"pics/a/a/x.jpg"}
+    assert len(list((here / "crops").rglob("x-5*.jpg"))) == len(added.splitlines()) > 0
+
+
+def test_a_picture_of_an_inner_folder_is_not_taken_for_one_of_the_outer(here, tmp_path, detect):
+    add(here, "x.jpg", "day/x.jpg", "day/new/x.jpg")
+    assert detect("pics/x.jpg", "pics/day/x.jpg", *OUTPUTS)[0] == 0
+    status, told = detect("pics/day/x.jpg", "pics/day/new/x.jpg", *OUTPUTS, "--resume")
+    assert (status, "sources have" in told) == (0, False)
+    names = matches(here, results(here, tmp_path, detect))
+    assert names == {
+        "x.jpg": ["x.jpg"],
+        "day/x.jpg": ["day/x.jpg"],
+        "day/new/x.jpg": ["new/x.jpg"],
+    }
+
+
+def test_members_of_archives_stay_with_their_labels(here, detect):
+    def pack(archive, *names):
+        (here / archive).parent.mkdir(exist_ok=True)
+        with tarfile.open(here / archive, "w") as file:
+            for name in names:
+                file.add(here / "pics" / name, name.rpartition("/")[2])
+
+    def labels():
+        return {path.name: path.read_bytes() for path in (here / "labels").rglob("[!.]*.txt")}
+
+    options = ("--flat", "--save-txt", "labels", "--resume")
+    add(here, "a.jpg", "b.jpg", "b/a.png", "c/a.jpg")
+    pack("2/set.tar", "a.jpg", "b.jpg")
+    assert detect("2/set.tar", *options)[0] == 0
+    before = labels()
+    pack("1/set.tar", "c/a.jpg")
+    pack("2/set.tar", "b/a.png", "b.jpg", "a.jpg")
+    assert detect("1/set.tar", "2/set.tar", *options)[0] == 0
+    assert sorted(
+        each.relative_to(here).as_posix() for each in (here / "labels").rglob("*.txt")
+    ) == [
+        "labels/set-2/a.txt",
+        "labels/set/a-2.txt",
+        "labels/set/a.txt",
+        "labels/set/b.txt",
+    ]
+    assert (here / "labels/set/a.txt").read_bytes() == before["a.txt"]
+    assert (here / "labels/set/b.txt").read_bytes() == before["b.txt"]
+
+
+def test_a_folder_from_before_the_record_is_resumed(here, tmp_path, detect):
+    options = ("pics", "--recursive", "--flat", *OUTPUTS[:6], "--resume")
+    add(here, "a/x.jpg", "b/x.jpg")
+    assert detect(*options)[0] == 0
+    for record in here.rglob(FILE):
+        record.unlink()
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("x*.*")}
+    assert detect(*options)[0] == 0
+    expected = results(here, tmp_path, detect)
+    (here / "pics/a/x.jpg").unlink()
+    assert detect(*options)[0] == 0
+    assert matches(here, expected) == {"a/x.jpg": ["x.jpg"], "b/x.jpg": ["x-2.jpg"]}
+    assert {path: path.stat().st_mtime_ns for path in here.rglob("x*.*")}.items() < before.items()
+
+
+def test_folders_may_move_together_and_be_named_in_another_way(here, detect):
+    add(here, "a/x.jpg", "b/x.jpg")
+    options = ("--recursive", "--flat", "--save-txt", "labels", "--resume")
+    assert detect("pics", *options)[0] == 0
+    (here / "link").symlink_to(here / "pics")
+    for name in ("./pics/../pics", here / "pics", "link"):
+        status, told = detect(name, *options)
+        assert (status, "sources" in told) == (0, False)
+    inner = here / "moved"
+    inner.mkdir()
+    for name in ("pics", "labels"):
+        shutil.move(here / name, inner / name)
+    status, told = detect("moved/pics", *options[:2], "--save-txt", "moved/labels", "--resume")
+    assert (status, "sources" in told) == (0, False)
+    assert sorted(path.name for path in inner.rglob("*.txt")) == ["x-2.txt", "x.txt"]
+    shutil.move(inner / "pics", here / "elsewhere")
+    status, told = detect("elsewhere", *options[:2], "--save-txt", "moved/labels", "--resume")
+    hint = f"such as {inner}/pics/a/x.jpg. If pictures have moved since, remove {FILE} from"
+    assert (status, "2 of 2 sources" in told, hint in told) == (0, True, True)
+
+
+def test_a_run_that_overwrites_and_stops_leaves_a_record_of_what_it_wrote(here, tmp_path, detect):
+    add(here, "a/x.jpg", "a/y.jpg", "b/w.jpg", "b/x.jpg", "b/y.jpg")
+    (here / "pics/b/xx.jpg").write_bytes(b"no picture")
+    outputs = ("--flat", "-o", "drawn", "--save-txt", "labels")
+    assert detect("pics/a", *outputs)[0] == 0
+    assert detect("pics/b", *outputs, "--overwrite", "--fail-fast")[0] == 1
+    assert detect("pics/a", *outputs, "--resume")[0] == 0
+    (here / "pics/b/xx.jpg").unlink()
+    names = matches(here, results(here, tmp_path, detect))
+    assert names == {
+        "b/w.jpg": ["w.jpg"],
+        "b/x.jpg": ["x.jpg"],
+        "a/x.jpg": ["x-2.jpg"],
+        "a/y.jpg": ["y.jpg"],
+    }
+
+
+def lines_of(folder):
+    return [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
+
+
+def test_the_record_says_which_picture_each_name_belongs_to(here, detect):
+    add(here, "a/x.jpg", "b/x.jpg")
+    assert detect("pics", "--recursive", "--flat", *OUTPUTS)[0] == 0
+    for folder in ("drawn", "labels", "crops"):
+        assert lines_of(here / folder) == [
+            {"output": "x", "picture": "../pics/a/x.jpg"},
+            {"output": "x-2", "picture": "../pics/b/x.jpg"},
+        ]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"\xff\x00 no line\n",
+        b"[1, 2]\n",
+        b'{"output": "../../x", "picture": "../pics/a/x.jpg"}\n',
+        b'{"output": "/tmp/x", "picture": "../pics/a/x.jpg"}\n',
+        b'{"output": "x\\u0000", "picture": "../pics/a/x.jpg"}\n',
+        b'{"output": "", "picture": "../pics/a/x.jpg"}\n',
+        b'{"output": "x", "picture": 3}\n',
+    ],
+)
+def test_a_damaged_record_is_one_line(here, detect, damage):
+    add(here, "a/x.jpg")
+    assert detect("pics", "--recursive", "--save-txt", "labels")[0] == 0
+    with (here / "labels" / FILE).open("ab") as file:
+        file.write(damage)
+    status, told = detect("pics", "--recursive", "--save-txt", "labels", "--resume")
+    what = "line 2: expected an output and its picture. Remove this file: then names alone"
+    assert (status, told.strip().count("\n")) == (2, 0)
+    assert f"labels/{FILE}: {what}" in told
+
+
+def test_a_record_that_is_no_file_is_one_line(here, detect):
+    add(here, "a/x.jpg")
+    (here / "labels" / FILE).mkdir(parents=True)
+    status, told = detect("pics", "--recursive", "--save-txt", "labels", "--resume")
+    assert (status, f"labels/{FILE}: expected a file, got a folder" in told) == (2, True)
+
+
+def test_a_line_without_an_end_is_left_out(here, detect):
+    add(here, "a/x.jpg", "b/x.jpg")
+    options = ("pics", "--recursive", "--flat", "--save-txt", "labels", "--resume")
+    assert detect(*options)[0] == 0
+    whole = (here / "labels" / FILE).read_bytes()
+    (here / "labels" / FILE).write_bytes(whole[:-5])
+    (here / "labels/x-2.txt").unlink()
+    assert detect(*options)[0] == 0
+    assert (here / "labels" / FILE).read_bytes() == whole
+
+
+def test_runs_at_once_do_not_take_one_name_for_two_pictures(tmp_path):
+    first, second = (OutputRecord(str(tmp_path), lambda owned: owned.name) for _ in range(2))
+    first.claim(Owned("x", "/a/x.jpg"))
+    second.claim(Owned("y", "/b/y.jpg"))
+    second.claim(Owned("x", "/a/x.jpg"))
+    with pytest.raises(
+        InputError, match=re.escape(f"{tmp_path}/y: another run has taken this name, for /b/y.jpg")
+    ):
+        first.claim(Owned("y", "/c/y.jpg"))
+    assert len(lines_of(tmp_path)) == 2
+    third = OutputRecord(str(tmp_path), lambda owned: owned.name)
+    assert {each: owned.picture for each, owned in third.owners.items()} == {
+        "x": "/a/x.jpg",
+        "y": "/b/y.jpg",
+    }

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from numbers import Integral, Real
 from reprlib import repr as brief
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
-from engine.errors import InputError
+from engine.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from engine.arrays import Array
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# What other programs call these options.
+_HERE = {
+    "conf": "threshold",
+    "confidence": "threshold",
+    "thresh": "threshold",
+    "iou": "nms",
+    "imgsz": "size",
+    "max_det": "max_detections",
+}
 _MOST_DIGITS = 18  # Python refuses to parse thousands of digits
 
 
@@ -56,6 +70,23 @@ def as_array(name: str, value: Any) -> Array:
         return np.asarray(value)
     except ValueError as error:  # nested lists of unequal lengths
         raise InputError(f"{name}: expected an array, got {brief(value)}") from error
+
+
+def naming_unknown(function: _Function) -> _Function:
+    """Let the TypeError for an unknown keyword name the one that was probably meant."""
+    known = inspect.signature(function).parameters.keys()
+
+    @wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        for name in named:
+            if name not in known:
+                meant = _HERE.get(name)
+                hint = f" Did you mean {meant!r}?" if meant in known else suggest(name, known)
+                what = f"{function.__qualname__}() got an unexpected keyword argument {name!r}."
+                raise TypeError(what + hint)
+        return function(*given, **named)
+
+    return cast("_Function", call)
 
 
 def check_kind(name: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import numpy as np
 
-from engine.arguments import as_array, check_kind, whole
+from engine.arguments import as_array, check_kind, naming_unknown, whole
 from engine.arrays import Array, Floats
 from engine.backends.base import (
     Device,
@@ -191,6 +191,7 @@ class Detector:
         overlap: float | None = None,
     ) -> list[Result]: ...
 
+    @naming_unknown
     @within_memory("detector")
     def __call__(
         self,
@@ -346,6 +347,7 @@ class Detector:
         max_frames: int | None = None,
     ) -> Generator[Result | ImageError, None, None]: ...
 
+    @naming_unknown
     def stream(
         self,
         sources: Any,

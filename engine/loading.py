@@ -14,7 +14,7 @@ from reprlib import repr as brief
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from engine.arguments import check_kind, is_whole, whole
+from engine.arguments import check_kind, is_whole, naming_unknown, whole
 from engine.errors import InputError, within_memory
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Size: TypeAlias = "int | tuple[int, int]"  # one number for both sides, or (width, height)
 
 
+@naming_unknown
 @within_memory("load")
 def load(
     cfg: str | Path | None = None,

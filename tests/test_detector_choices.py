@@ -241,6 +241,19 @@ def test_both_names_of_an_argument(load, arguments, message):
         load(**{"device": "cpu", **arguments})
 
 
+def test_a_keyword_of_other_programs_gets_a_hint(load, picture):
+    with load() as detector:
+        for call, name, hint in (
+            (detector, "conf", "threshold"),
+            (detector, "iou", "nms"),
+            (detector, "treshold", "threshold"),
+            (detector.stream, "max_det", "max_detections"),
+            (engine.load, "thresh", "threshold"),
+        ):
+            with pytest.raises(TypeError, match=f"keyword argument '{name}'. Did .* '{hint}'"):
+                call(picture, **{name: 0.5})
+
+
 def test_a_classifier_and_its_own_call(load, tiny_classifier, picture):
     with pytest.raises(InputError, match="is no classifier"):
         load(device="cpu").classify(picture)

@@ -91,4 +91,6 @@ def _bytes(given: Buffer) -> bytes:
         if given.dtype != np.uint8:
             raise InputError(f"buffer: expected uint8, got {given.dtype}")
         return given.tobytes()
+    if not is_buffer(given):  # bytes(5) would be five zeros
+        raise InputError(f"expected the name of a file or its bytes, got {type(given).__name__}")
     return bytes(given)

@@ -11,9 +11,10 @@ from typing import Any, TypeVar, cast
 
 from engine.compat.cv2_dnn import constants, files, models, suppression
 from engine.compat.cv2_dnn.net import Net, readNet, readNetFromDarknet
-from engine.errors import EngineError, InputError
+from engine.errors import ConfigError, EngineError, InputError, WeightsError
 
 _MARK = "__engine_darknet__"
+_ERROR, _BAD_ARGUMENT, _PARSE_ERROR = -2, -5, -212  # OpenCV's codes
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
@@ -52,6 +53,8 @@ def install(*, epsilon: float = files.DARKNET_EPSILON) -> ModuleType:
     def read(model: Any, config: Any = "", framework: Any = "") -> Net:
         return net_class.of_files(model, config, framework, epsilon=epsilon)
 
+    dnn.Net = _net_class(getattr(dnn, "Net", None))
+    cv2.dnn_Net = dnn.Net  # type: ignore[attr-defined]
     for name in ("Model", "DetectionModel", "ClassificationModel"):
         ours = _subclass(getattr(models, name), translated, _read=staticmethod(read))
         made = _model_class(ours, getattr(dnn, name, None))
@@ -70,15 +73,30 @@ def _translating(error: type[Exception]) -> Callable[[_Function], _Function]:
         def call(*given: Any, **named: Any) -> Any:
             try:
                 return function(*given, **named)
-            except EngineError as caught:
-                if isinstance(caught, error):
+            except (EngineError, TypeError) as caught:  # TypeError: an argument of another type
+                if isinstance(caught, error):  # of a function that this one called
+                    vars(caught)["func"] = function.__name__
                     raise
-                kind = type(caught)
-                raise type(kind.__name__, (kind, error), {})(str(caught)) from None
+                raise _as_of_opencv(caught, error, function.__name__) from None
 
         return cast("_Function", call)
 
     return decorate
+
+
+def _as_of_opencv(caught: Exception, error: type[Exception], function: str) -> Exception:
+    """Return an error that is of OpenCV's class, too, with the attributes of that class."""
+    kind = type(caught)
+    text = str(caught) if isinstance(caught, EngineError) else f"{function}: {caught}"
+    made: Any = type(kind.__name__, (kind, error), {})(text)
+    if isinstance(caught, (InputError, TypeError)):
+        made.code = _BAD_ARGUMENT
+    else:
+        is_of_file = isinstance(caught, (ConfigError, WeightsError))
+        made.code = _PARSE_ERROR if is_of_file else _ERROR
+    made.err = made.msg = text
+    made.func, made.file, made.line = function, "", 0
+    return cast("Exception", made)
 
 
 def _subclass(ours: _Class, translated: Callable[[Any], Any], **members: Any) -> _Class:
@@ -106,6 +124,28 @@ def _read_any(original: Any, read_darknet: Callable[..., Net]) -> Any:
     return read
 
 
+class _Either(type):
+    """The type of a class that stands for one of ours and for the one of OpenCV it replaces."""
+
+    kinds: tuple[type, ...] = ()
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.kinds)
+
+
+def _net_class(theirs: Any) -> type:
+    """Return a class for isinstance(); it makes networks of OpenCV and has their static methods."""
+    if theirs is None:
+        return Net
+
+    def create(cls: type, *args: Any, **named: Any) -> Any:
+        return theirs(*args, **named)
+
+    made = _Either("Net", (theirs,), {"__new__": create, "__doc__": theirs.__doc__})
+    made.kinds = (Net, theirs)
+    return made
+
+
 def _model_class(ours: type[models.Model], theirs: Any) -> type[models.Model]:
     """Return our class, except that networks of OpenCV make an object of OpenCV's class."""
 
@@ -115,4 +155,6 @@ def _model_class(ours: type[models.Model], theirs: Any) -> type[models.Model]:
             return object.__new__(cls)
         return theirs(*args, **named)
 
-    return type(ours.__name__, (ours,), {"__new__": create, "__doc__": ours.__doc__})
+    made = _Either(ours.__name__, (ours,), {"__new__": create, "__doc__": ours.__doc__})
+    made.kinds = (ours, *([] if theirs is None else [theirs]))
+    return cast("type[models.Model]", made)

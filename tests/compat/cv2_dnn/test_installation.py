@@ -14,6 +14,12 @@ from tests.compat.cv2_dnn import networks
 from tests.compat.cv2_dnn.cases import small_model
 
 
+class TheirNet:
+    @staticmethod
+    def fromOther():  # noqa: N802
+        return TheirNet()
+
+
 class Theirs:
     def __init__(self, model, config=""):
         self.model = model
@@ -28,6 +34,7 @@ def cv2(monkeypatch):
     dnn.NMSBoxes = dnn.blobFromImage = print
     dnn.DetectionModel = dnn.ClassificationModel = Theirs
     dnn.DNN_TARGET_CPU = 77
+    dnn.Net = TheirNet
     module.dnn, module.dnn_DetectionModel = dnn, Theirs
     monkeypatch.setitem(sys.modules, "cv2", module)
     monkeypatch.setitem(sys.modules, "cv2.dnn", dnn)
@@ -85,18 +92,41 @@ def test_errors_are_those_of_opencv(cv2, tmp_path):
     cv2_dnn.install()
     cfg, weights = map(str, small_model(tmp_path, "detector"))
     net = cv2.dnn.readNet(cfg, weights)
-    for fail, kind in (
-        (lambda: cv2.dnn.readNetFromDarknet("missing.cfg", weights), ConfigError),
-        (lambda: cv2.dnn.readNet(cfg, "missing.weights"), WeightsError),
-        (lambda: cv2.dnn.DetectionModel(cfg, "missing.weights"), WeightsError),
-        (lambda: cv2.dnn.DetectionModel(net).detect(None), InputError),
-        (lambda: net.forwardAndRetrieve(["yolo"]), InputError),
-        (lambda: cv2.dnn.NMSBoxes([[1, 2, 3, 4]], [], 0.1, 0.1), InputError),
+    for fail, kind, code, function in (
+        (
+            lambda: cv2.dnn.readNetFromDarknet("missing.cfg"),
+            ConfigError,
+            -212,
+            "readNetFromDarknet",
+        ),
+        (lambda: cv2.dnn.readNet(cfg, "missing.weights"), WeightsError, -212, "readNet"),
+        (lambda: cv2.dnn.DetectionModel(cfg, "missing.weights"), WeightsError, -212, "__init__"),
+        (lambda: cv2.dnn.DetectionModel(net).detect(None), InputError, -5, "detect"),
+        (lambda: net.forwardAndRetrieve(["yolo"]), InputError, -5, "forwardAndRetrieve"),
+        (lambda: cv2.dnn.NMSBoxes([[1, 2, 3, 4]], [], 0.1, 0.1), InputError, -5, "NMSBoxes"),
+        (lambda: net.forward(5), TypeError, -5, "forward"),
+        (lambda: net.getLayer(None), TypeError, -5, "getLayer"),
+        (lambda: cv2.dnn.readNetFromDarknet(5), InputError, -5, "readNetFromDarknet"),
+        (lambda: cv2.dnn.readNetFromDarknet(), TypeError, -5, "readNetFromDarknet"),
     ):
         with pytest.raises(cv2.error) as caught:
             fail()
-        assert isinstance(caught.value, kind)
-        assert str(caught.value)
+        error = caught.value
+        assert isinstance(error, kind)
+        assert (error.code, error.func, error.line) == (code, function, 0)
+        assert error.err == error.msg == str(error)
+
+
+def test_networks_of_both_are_instances_of_opencvs_classes(cv2, tmp_path):
+    cv2_dnn.install()
+    cfg, weights = map(str, small_model(tmp_path, "detector"))
+    for net in (cv2.dnn.readNet(weights, cfg), cv2.dnn.Net(), cv2.dnn.Net.fromOther()):
+        assert isinstance(net, cv2.dnn.Net)
+        assert isinstance(net, cv2.dnn_Net)
+    assert not isinstance(cv2.dnn.DetectionModel(net), cv2.dnn.Net)
+    for model in (cv2.dnn.DetectionModel(weights, cfg), cv2.dnn.DetectionModel("net.onnx")):
+        assert isinstance(model, cv2.dnn.DetectionModel)
+        assert isinstance(model, cv2.dnn_DetectionModel)
 
 
 def test_installing_twice_changes_nothing(cv2):
@@ -118,6 +148,8 @@ def test_in_the_installed_opencv(tmp_path):
     net = cv2.dnn.readNetFromDarknet(*map(str, small_model(tmp_path, "detector")))
     net.setInput(cv2.dnn.blobFromImage(networks.noise(64, 96), 1 / 255, swapRB=True))
     assert net.forward().shape == (32 * 48, 7)
+    assert isinstance(net, cv2.dnn.Net)
+    assert isinstance(cv2.dnn.Net(), cv2.dnn.Net)
     onnx = tmp_path / "broken.onnx"
     onnx.write_bytes(b"no network")
     with pytest.raises(cv2.error):

@@ -13,11 +13,6 @@ from engine.errors import InputError, suggest
 from engine.files.naming import shown
 from engine.serve import multipart
 from engine.serve.rejection import RejectedError
-from engine.serve.request_options import (
-    CLASSIFICATION_PARAMETERS,
-    DETECTION_PARAMETERS,
-    PICTURE_PARAMETERS,
-)
 
 JSON_TYPE = "application/json"
 
@@ -47,11 +42,10 @@ class Uploads:
 def from_form(content: bytes, content_type: str) -> Uploads:
     form = multipart.parse(content, content_type)
     pictures = tuple(Upload(content, name) for content, name in form.files)
-    known = {*DETECTION_PARAMETERS, *CLASSIFICATION_PARAMETERS, *PICTURE_PARAMETERS}
-    fields = [(name, text) for name, text in form.fields if name.replace("-", "_") in known]
-    settings = dict(fields)
-    if len(settings) < len(fields):
-        raise InputError(f"form: expected {', '.join(settings)} once, got one of them twice")
+    settings = dict(form.fields)
+    if len(settings) < len(form.fields):
+        names = ", ".join(map(shown, settings))
+        raise InputError(f"form: expected {names} once, got one of them twice")
     return Uploads(pictures, is_list=len(pictures) > 1, settings=settings)
 
 

@@ -149,13 +149,17 @@ def test_invalid_json_is_refused_in_one_line(server, document, reason):
 
 def test_fields_of_a_form_are_settings(server, pictures):
     field = b'--cut\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
-    more = field % (b"threshold", b"0.35") + field % (b"comment", b"ours")
+    more = field % (b"threshold", b"0.35")
     reply = server.post("/detect", more + form(("a.png", pictures[0])), Content_Type=FORM)
     expected = server.post("/detect?threshold=0.35", pictures[0]).found["detections"]
     assert boxes(reply.found["detections"]) == boxes(expected)
     for content in (field % (b"threshold", b"x"), more * 2, field % (b"nms", b"1" * 20_000)):
         reply = server.post("/detect", content + form(("a.png", pictures[0])), Content_Type=FORM)
         assert reply.status == 400
+    for name, hint in ((b"treshold", "Did you mean 'threshold'?"), (b"comment", "expected thresh")):
+        content = field % (name, b"0.5") + form(("a.png", pictures[0]))
+        reply = server.post("/detect", content, Content_Type=FORM)
+        assert (reply.status, hint in reply.error) == (400, True)
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,13 @@ class ImageError(EngineError, ValueError):
     Examples:
         >>> engine.load()(b"Hello")
         Traceback (most recent call last):
-        engine.errors.ImageError: picture: picture: expected ...
+        engine.errors.ImageError: picture: expected ...
     """
+
+    def __init__(self, problem: str = "") -> None:
+        """Create the error; a picture without a path is itself called "picture", said once."""
+        is_twice = problem.startswith("picture: picture: ")
+        super().__init__(problem.removeprefix("picture: ") if is_twice else problem)
 
 
 class InputError(EngineError, ValueError):

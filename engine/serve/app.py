@@ -235,8 +235,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 async def _engine_error(request: Request, error: Exception) -> Response:
     content = {"error": str(error)}
-    if isinstance(error, ImageError):  # "picture" is the name that the service passes
-        content["error"] = str(error).removeprefix("picture: ")
     if isinstance(error, RejectedError):
         closing = {"Connection": "close"} if error.closes_connection else {}
         return JSONResponse(content, error.status, error.headers | closing)

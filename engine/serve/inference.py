@@ -134,8 +134,7 @@ def _list(service: Service, found: Uploads, entries: list[dict[str, Any] | Engin
     images = []
     for upload, entry in zip(found.pictures, entries, strict=True):
         if isinstance(entry, EngineError):
-            reason = str(entry).removeprefix("picture: ")
-            images.append({"path": upload.name, "error": reason})
+            images.append({"path": upload.name, "error": str(entry)})
         else:
             images.append({**entry, "path": upload.name})
     document = {

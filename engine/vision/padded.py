@@ -29,8 +29,7 @@ def padded_arrays(
     errors = np.full((rows, 1), b"", object)
     for row, (outcome, count) in enumerate(zip(outcomes, counts, strict=True)):
         if isinstance(outcome, EngineError):
-            # a picture without a path is called "picture", which says nothing here
-            errors[row, 0] = str(outcome).removeprefix("picture: ").encode()
+            errors[row, 0] = str(outcome).encode()
             continue
         if isinstance(outcome, Result):
             boxes[row, :count] = outcome.boxes

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.arguments import fraction
 from engine.errors import InputError
@@ -17,17 +17,23 @@ if TYPE_CHECKING:
     from engine.cli._sources import Feed, NamedMedia
     from engine.sources.item import Item
     from engine.sources.media import Media
-    from engine.track import Line, Scene, Zone
+    from engine.track import Line, Scene, ScenePlan, Zone
     from engine.vision.result import Result
 
-_MOST_RATE = 240.0  # frames per second; some containers state their clock: 1000 or 90,000
-_USUAL_RATE = 30.0  # of a folder of pictures, too
 _MOT_FOLDER = "img1"  # MOTChallenge keeps the frames of a sequence in SEQUENCE/img1
 _SETTINGS = ("track_low", "track_lost", "anchor")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     track = parser.add_argument_group("tracking: see docs/tracking.md")
+    add_settings(track)
+    track.add_argument(
+        "--save-mot", metavar="FILE|DIR", help="where to write tracks as text for MOTChallenge"
+    )
+
+
+def add_settings(track: argparse._ArgumentGroup, *, numbers: str = "") -> None:
+    """Add what is followed and counted; `numbers` stands for the number of a source."""
     track.add_argument("--track", action="store_true", help="give each object an identity")
     track.add_argument(
         "--track-low",
@@ -44,34 +50,79 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     track.add_argument(
         "--line",
         action="append",
-        metavar="[NAME=]X1,Y1,X2,Y2",
+        metavar=f"{numbers}[NAME=]X1,Y1,X2,Y2",
         help="count what crosses a line, in both directions",
     )
     track.add_argument(
         "--zone",
         action="append",
-        metavar="[NAME=]X1,Y1,X2,Y2,X3,Y3,…",
+        metavar=f"{numbers}[NAME=]X1,Y1,X2,Y2,X3,Y3,…",
         help="count what is in a polygon",
     )
     track.add_argument(
         "--anchor", metavar="POINT", help="what has to cross: centre or bottom of a box (centre)"
     )
-    track.add_argument(
-        "--save-mot", metavar="FILE|DIR", help="where to write tracks as text for MOTChallenge"
-    )
 
 
 def is_wanted(arguments: argparse.Namespace) -> bool:
-    if arguments.track or arguments.line or arguments.zone or arguments.save_mot:
+    if has_any(arguments) or arguments.save_mot:
         if arguments.resume:
             raise InputError(
                 "--track: not with --resume: identities of the other run are not known"
             )
         return True
+    return False
+
+
+def has_any(arguments: argparse.Namespace) -> bool:
+    """Tell whether objects are followed; raise if settings of that are given in vain."""
+    if arguments.track or arguments.line or arguments.zone:
+        return True
     for name in _SETTINGS:
-        if getattr(arguments, name) is not None:
+        if getattr(arguments, name) is not None and not getattr(arguments, "save_mot", None):
             raise InputError(f"--{name.replace('_', '-')}: only with --track")
     return False
+
+
+def plan(arguments: argparse.Namespace, *, lines: Sequence[str], zones: Sequence[str]) -> ScenePlan:
+    """Return what is followed and counted, given the texts of lines and zones."""
+    from engine.track import ScenePlan
+    from engine.track.counting import checked_anchor
+
+    fraction("threshold", arguments.threshold)
+    low = 0.1 if arguments.track_low is None else fraction("track_low", arguments.track_low)
+    plan = ScenePlan(
+        high=arguments.threshold,
+        low=min(low, arguments.threshold),
+        lost_seconds=1.5 if arguments.track_lost is None else arguments.track_lost,
+        across_classes=getattr(arguments, "agnostic_nms", False),
+        lines=[_line(text) for text in lines],
+        zones=[_zone(text) for text in zones],
+        anchor=checked_anchor(arguments.anchor or "centre"),
+    )
+    _refuse_equal_names([*plan.lines, *plan.zones])
+    return plan
+
+
+def plans(arguments: argparse.Namespace, count: int) -> list[ScenePlan]:
+    """Return the plans of several sources: a text that begins with 1: is for number 1 alone."""
+
+    def texts_of(number: int, option: str) -> list[str]:
+        found = []
+        for text in getattr(arguments, option) or ():
+            named, _, rest = text.partition(":")
+            if not (named.isdecimal() and named.isascii()):
+                found.append(text)
+            elif int(named) >= count:
+                raise InputError(f"--{option} {text}: expected a source from 0 to {count - 1}")
+            elif int(named) == number:
+                found.append(rest)
+        return found
+
+    return [
+        plan(arguments, lines=texts_of(number, "line"), zones=texts_of(number, "zone"))
+        for number in range(count)
+    ]
 
 
 class Tracked(NamedTuple):
@@ -122,29 +173,9 @@ class Following:
     """Follow the objects of each video and of each folder of pictures on their own."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        from engine.track.counting import checked_anchor
-        from engine.track.tracker import Tracker
-
-        fraction("threshold", arguments.threshold)
-        low = 0.1 if arguments.track_low is None else fraction("track_low", arguments.track_low)
-        self.about: dict[str, float] = {
-            "track_low": min(low, arguments.threshold),
-            "track_lost": 1.5 if arguments.track_lost is None else arguments.track_lost,
-        }
-        self._settings: dict[str, Any] = {
-            "high": arguments.threshold,
-            "low": self.about["track_low"],
-            "lost_seconds": self.about["track_lost"],
-            "across_classes": arguments.agnostic_nms,
-        }
-        Tracker(**self._settings)  # raises if a setting is out of range
+        self._plan = plan(arguments, lines=arguments.line or (), zones=arguments.zone or ())
+        self.about = {"track_low": self._plan.low, "track_lost": self._plan.lost_seconds}
         self._stride = arguments.stride
-        self._shapes: dict[str, Any] = {
-            "lines": [_line(text) for text in arguments.line or ()],
-            "zones": [_zone(text) for text in arguments.zone or ()],
-            "anchor": checked_anchor(arguments.anchor or "centre"),
-        }
-        _refuse_equal_names([*self._shapes["lines"], *self._shapes["zones"]])
         self._scenes: dict[str, Scene] = {}
 
     @property
@@ -166,13 +197,9 @@ class Following:
             scene.skip()
 
     def _new_scene(self, item: Item) -> Scene:
-        from engine.track import Scene, Tracker
-
-        rate = _USUAL_RATE
-        if item.frame:
-            stated = float(item.frame.rate)
-            rate = (stated if stated <= _MOST_RATE else _USUAL_RATE) / self._stride
-        return Scene(Tracker(rate=rate, **self._settings), **self._shapes)
+        if not item.frame:
+            return self._plan.scene()
+        return self._plan.scene(float(item.frame.rate), stride=self._stride)
 
 
 def _line(text: str) -> Line:

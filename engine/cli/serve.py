@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from engine import extras
-from engine.cli import INTERRUPTED, _model, _network
+from engine.cli import INTERRUPTED, _model, _network, _tracking
 from engine.errors import InputError
 from engine.files.regular import read_bytes
 
@@ -69,9 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a camera's number, a stream or a video to run all the time; may be repeated",
     )
-    live.add_argument(
-        "--track", action="store_true", help="give each object in the sources an identity"
-    )
+    _tracking.add_settings(live, numbers="[SOURCE:]")
     for kind, what in (("json", "results"), ("mjpeg", "frames")):
         live.add_argument(
             f"--{kind}-port",
@@ -161,7 +159,11 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.serve.live import LiveOptions
 
     limits = _limits(arguments)
-    live = LiveOptions(arguments.source, tracks=arguments.track)
+    is_followed = _tracking.has_any(arguments)
+    if is_followed and not arguments.source:
+        raise InputError("--track, --line and --zone: only with --source")
+    plans = _tracking.plans(arguments, len(arguments.source)) if is_followed else ()
+    live = LiveOptions(arguments.source, plans)
     _return_large_blocks()
     if not 0 <= arguments.wait_ms <= 10_000:
         raise InputError(f"--wait-ms: expected 0 to 10000, got {arguments.wait_ms:g}")

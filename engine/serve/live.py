@@ -15,10 +15,11 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -31,7 +32,7 @@ from engine.sources import video
 from engine.sources.media import MediaKind, is_camera, is_url, media_of
 from engine.sources.newest import NewestOfEach
 from engine.sources.video import DecodedFrame
-from engine.track import Scene, Tracker
+from engine.track import Scene, ScenePlan
 from engine.vision import serialize
 from engine.vision.image import Picture
 from engine.vision.result import Result
@@ -46,21 +47,16 @@ _RATE_SECONDS = 5.0  # over which frames per second are counted
 _PAUSE_SECONDS = 1.0  # after a frame that failed
 _JOIN_SECONDS = 0.8
 _JPEG_QUALITY = 80
-_TRACK_LOW = 0.1  # the score from which a box continues a track, as in `detect --track`
-_MOST_RATE = 240.0  # frames per second; some streams state the rate of their clock
-_USUAL_RATE = 30.0
 
 
 @dataclass(frozen=True)
 class LiveOptions:
-    """The sources that the operator named, and whether their objects are followed."""
+    """The sources that the operator named, and what is followed and counted in each."""
 
     names: Sequence[str] = ()
-    tracks: bool = False
+    plans: Sequence[ScenePlan] = ()
 
     def __post_init__(self) -> None:
-        if self.tracks and not self.names:
-            raise InputError("--track: only with --source")
         for name in self.names:
             self._check(name)
 
@@ -159,7 +155,7 @@ class Viewer:
 class LiveSource:
     """A source, its state and its viewers. All but the threads' methods run on the event loop."""
 
-    def __init__(self, number: int, name: str, service: Service, *, tracks: bool) -> None:
+    def __init__(self, number: int, name: str, service: Service, plan: ScenePlan | None) -> None:
         self.number = number
         self.title = title_of(name)
         self.frames = 0  # that the network processed
@@ -167,12 +163,12 @@ class LiveSource:
         self.viewers: set[Viewer] = set()
         self._name = name
         self._service = service
-        self._tracks = tracks
+        self._plan = plan
         self._settings = service.detector.settings
-        if tracks:
-            low = min(_TRACK_LOW, self._settings.threshold)
-            self._settings = replace(self._settings, threshold=low)
+        if plan:  # the tracker needs the boxes of low scores
+            self._settings = replace(self._settings, threshold=plan.low)
         self._scene: Scene | None = None
+        self._counts: Mapping[str, Any] | None = None
         self._size: tuple[int, int] | None = None
         self._lost: str | None = None  # why there is no frame
         self._failure: str | None = None  # why the latest frame has no result
@@ -205,6 +201,7 @@ class LiveSource:
             "width": width,
             "height": height,
             "clients": len(self.viewers),
+            **({} if self._counts is None else {"counts": self._counts}),
             "mjpeg": f"/sources/{self.number}/mjpeg",
             "jsonl": f"/sources/{self.number}/jsonl",
         }
@@ -286,8 +283,8 @@ class LiveSource:
         with self._service.reserve_frame(*size, draws=bool(encoders)):
             picture = Picture(decoded.pixels(), self.title)
             result = self._run(picture)
-            if self._tracks:
-                result = self._follow(result, decoded)
+            if self._plan:
+                result = self._follow(self._plan, result, decoded)
             seen = SeenFrame(self.number, decoded, arrived_at, picture, result)
             parts = {encode: encode(seen) for encode in encoders}
         with suppress(RuntimeError):  # the loop is closed at the end
@@ -304,14 +301,12 @@ class LiveSource:
         assert isinstance(outcome, Result)
         return outcome
 
-    def _follow(self, result: Result, decoded: DecodedFrame) -> Result:
+    def _follow(self, plan: ScenePlan, result: Result, decoded: DecodedFrame) -> Result:
         if self._scene is None:
-            stated = float(decoded.rate)
-            rate = stated if 0 < stated <= _MOST_RATE else _USUAL_RATE
-            high = self._service.detector.settings.threshold
-            tracker = Tracker(high=high, low=self._settings.threshold, rate=rate)
-            self._scene = Scene(tracker)
-        return self._scene.follow(result, seconds=decoded.seconds)
+            self._scene = plan.scene(float(decoded.rate))
+        followed = self._scene.follow(result, seconds=decoded.seconds)
+        self._counts = followed.counts
+        return followed
 
 
 class LiveSources:
@@ -319,8 +314,8 @@ class LiveSources:
 
     def __init__(self, service: Service, options: LiveOptions) -> None:
         self._sources = [
-            LiveSource(number, name, service, tracks=options.tracks)
-            for number, name in enumerate(options.names)
+            LiveSource(number, name, service, plan)
+            for number, (name, plan) in enumerate(zip_longest(options.names, options.plans))
         ]
         self._is_over = False
 

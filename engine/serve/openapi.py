@@ -346,13 +346,14 @@ def _schemas(is_detector: bool) -> _Object:
         "mjpeg": text,
         "jsonl": text,
     }
+    counts: _Object = {"counts": {"type": "object"}}  # with lines or zones
     live = {"source": count, "frame": count, "seconds": score, "time": {"type": "number"}}
     return {
-        "Source": {"type": "object", "properties": source, "required": list(source)},
+        "Source": {"type": "object", "properties": source | counts, "required": list(source)},
         "LiveEntry": {
             "allOf": [
                 _ref("Entry"),
-                {"type": "object", "properties": live, "required": list(live)},
+                {"type": "object", "properties": live | counts, "required": list(live)},
             ]
         },
         "Error": {

@@ -7,7 +7,7 @@ Scene follows the results of a detector, and counts what crosses lines and what 
 """
 
 from engine.track.counting import Counts, Line, Zone
-from engine.track.scene import Scene
+from engine.track.scene import Scene, ScenePlan
 from engine.track.tracker import NO_TRACK, Tracker
 
-__all__ = ["NO_TRACK", "Counts", "Line", "Scene", "Tracker", "Zone"]
+__all__ = ["NO_TRACK", "Counts", "Line", "Scene", "ScenePlan", "Tracker", "Zone"]

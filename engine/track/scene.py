@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from engine.track.counting import Anchor, Counts, Line, Zone, anchors, checked_anchor
 from engine.track.tracker import Tracker
@@ -12,6 +12,37 @@ from engine.vision.overlay import Overlay, Point
 from engine.vision.result import Result
 
 TRAIL_SECONDS = 2.0
+
+_MOST_RATE = 240.0  # frames per second; some containers state their clock: 1000 or 90,000
+_USUAL_RATE = 30.0  # of a folder of pictures, too
+
+
+@dataclass(frozen=True)
+class ScenePlan:
+    """What is followed and counted in each of several videos; scene() makes the one of a video."""
+
+    high: float = 0.5
+    low: float = 0.1
+    lost_seconds: float = 1.5
+    across_classes: bool = False
+    lines: Sequence[Line] = ()
+    zones: Sequence[Zone] = ()
+    anchor: Anchor = "centre"
+
+    def __post_init__(self) -> None:
+        self.scene()  # raises if a setting is out of range
+
+    def scene(self, stated_rate: float = _USUAL_RATE, *, stride: int = 1) -> Scene:
+        """Return the scene of a video, of whose frames every `stride`-th is taken."""
+        rate = stated_rate if 0 < stated_rate <= _MOST_RATE else _USUAL_RATE
+        tracker = Tracker(
+            high=self.high,
+            low=self.low,
+            lost_seconds=self.lost_seconds,
+            rate=rate / stride,
+            across_classes=self.across_classes,
+        )
+        return Scene(tracker, lines=self.lines, zones=self.zones, anchor=self.anchor)
 
 
 class Scene:

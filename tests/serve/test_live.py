@@ -4,17 +4,19 @@ import io
 import json
 import re
 import socket
-import threading
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 
-import numpy as np
 import pytest
 from PIL import Image
 
+from engine import cli
+from engine.cli import _tracking
 from engine.errors import InputError
+from engine.track import Line, ScenePlan, Zone
 from tests import needs
 from tests.pictures import write_video
+from tests.serve.camera import Camera
 from tests.serve.running import serving, until
 
 from engine.serve.access import Access  # isort: skip - `running` skips this without the extra
@@ -22,51 +24,11 @@ from engine.serve.live import LiveOptions, title_of  # isort: skip
 
 needs.package("av")
 
-
-class Camera:
-    """An MJPEG server that can be switched off and on."""
-
-    def __init__(self):
-        buffer = io.BytesIO()
-        noise = np.random.default_rng(0).integers(0, 255, (48, 64, 3), np.uint8)
-        Image.fromarray(noise).save(buffer, "JPEG")
-        jpeg = buffer.getvalue()
-        head = b"--b\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(jpeg)
-        self._part = head + jpeg + b"\r\n"
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port = probe.getsockname()[1]
-        self._listener = None
-        self.on()
-
-    @property
-    def name(self):
-        return f"http://me:secret@127.0.0.1:{self.port}/x.mjpg"
-
-    def on(self):
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
-
-    def off(self):
-        listener, self._listener = self._listener, None
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-
-    def _serve(self, listener):
-        with suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                threading.Thread(target=self._send, args=(client, listener), daemon=True).start()
-
-    def _send(self, client, listener):
-        with client, suppress(OSError):
-            client.recv(1 << 16)
-            client.sendall(
-                b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=b\r\n\r\n"
-            )
-            while self._listener is listener:
-                client.sendall(self._part)
-                time.sleep(0.02)
+PLAN = ScenePlan(
+    high=0.3,
+    lines=[Line((0, 0.5), (1, 0.5), "middle")],
+    zones=[Zone(((0, 0), (1, 0), (1, 1), (0, 1)), "all")],
+)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +42,9 @@ def camera():
 @pytest.fixture(scope="module")
 def live(detector, camera, tmp_path_factory):
     clip = write_video(tmp_path_factory.mktemp("clip") / "clip.mp4", count=4, rate=20)
-    options = LiveOptions([camera.name, str(clip), "tcp://127.0.0.1:1"], tracks=True)
+    options = LiveOptions(
+        [camera.name, str(clip), "tcp://127.0.0.1:1"], [PLAN, ScenePlan(high=0.3)]
+    )
     with serving(detector, live=options) as server:
         until(lambda: sum(each["frames"] > 2 for each in sources_of(server)) == 2, 30)
         yield server
@@ -121,6 +85,30 @@ def test_lines_of_json_have_increasing_frames_and_times(live):
     assert abs(times[-1] - time.time()) < 60
     assert {each["source"] for each in lines} == {1}
     assert all("track_id" in found for each in lines for found in each["detections"])
+
+
+def test_what_crosses_lines_and_is_in_zones_is_counted(live, monkeypatch):
+    with following(live, "/sources/0/jsonl") as answer:
+        for _ in range(3):
+            entry = json.loads(answer.readline())
+            (line,), (zone,) = entry["counts"]["lines"], entry["counts"]["zones"]
+            assert (line["name"], zone["name"]) == ("middle", "all")
+            assert sum(zone["inside"].values()) == len(entry["detections"]) > 0
+    with following(live, "/sources/1/jsonl") as answer:
+        assert "counts" not in json.loads(answer.readline())
+    counted, plain, _ = sources_of(live)
+    assert "counts" not in plain
+    assert counted["counts"]["zones"][0]["visitors"]
+
+    from engine.serve import live as module
+
+    drawn = []
+    jpeg = module.jpeg
+    monkeypatch.setattr(module, "jpeg", lambda seen: drawn.append(seen.result) or jpeg(seen))
+    with following(live, "/sources/0/mjpeg") as answer:
+        answer.readline()
+    captions = [mark.caption for mark in drawn[0].overlay.marks]
+    assert [each.partition(":")[0] for each in captions] == ["middle", "all"]
 
 
 def test_pictures_are_parts_that_a_browser_shows(live):
@@ -243,11 +231,35 @@ def test_what_cannot_be_a_source_is_refused(tmp_path):
         LiveOptions(["no.jpg"])
     with pytest.raises(InputError, match=r"--source missing.mp4: cannot be read: no such file"):
         LiveOptions(["missing.mp4"])
-    with pytest.raises(InputError, match="--track: only with --source"):
-        LiveOptions(tracks=True)
 
 
 def test_passwords_are_left_out_of_names():
     assert title_of("rtsp://me:secret@camera:554/1?x=2") == "rtsp://camera:554/1?x=2"
     assert title_of("0") == "0"
     assert title_of("a@b.mp4") == "a@b.mp4"
+
+
+def test_lines_may_belong_to_one_source():
+    words = "--source a --source b --line 0,0.5,1,0.5 --line 1:door=0,0,9,9 --zone 0:0,0,1,0,1,1"
+    arguments = cli.parser_of("serve").parse([*words.split(), "--anchor", "bottom"])
+    assert _tracking.has_any(arguments)
+    one, two = _tracking.plans(arguments, 2)
+    assert [each.name for each in one.lines] == [""]
+    assert [each.name for each in two.lines] == ["", "door"]
+    assert (len(one.zones), len(two.zones)) == (1, 0)
+    assert (one.low, one.high, one.anchor) == (0.1, 0.25, "bottom")
+    with pytest.raises(InputError, match="--line 1:door=0,0,9,9: expected a source from 0 to 0"):
+        _tracking.plans(arguments, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("--line 0,0.5,1,0.5", "--track, --line and --zone: only with --source"),
+        ("--source 0 --anchor bottom", "--anchor: only with --track"),
+        ("--source 0 --line 1,2,3", "--line 1,2,3: expected pairs of X,Y, got 3 numbers"),
+    ],
+)
+def test_settings_in_vain_are_refused(capsys, words, reason):
+    assert cli.main(["serve", *words.split()]) == 2
+    assert capsys.readouterr().err == f"Error: {reason}\n"

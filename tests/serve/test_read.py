@@ -1,13 +1,19 @@
 """?read=true of the server: texts of codes, for one request or for all."""
 
+import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import engine
 from engine.codes import formats
+from tests import needs
 from tests.codes.made import zxing
+from tests.serve.camera import Camera
 from tests.serve.running import serving
+
+from engine.serve.live import LiveOptions  # isort: skip - `running` skips this without the extra
 
 PARCEL = (Path(__file__).parents[2] / "docs/parcel.jpg").read_bytes()
 
@@ -25,6 +31,21 @@ def test_a_request_reads_codes(server):
     assert all(len(each["corners"]) == 4 for each in read if each["text"])
     plain = server.post("/detect?read=0", PARCEL).found["detections"]
     assert not any("text" in each for each in plain)
+
+
+@pytest.mark.slow
+def test_live_sources_read_codes_if_all_requests_do():
+    needs.package("av")
+    camera = Camera(PARCEL)
+    with (
+        engine.load(device="cpu", threads=1, read=True) as detector,
+        serving(detector, live=LiveOptions([camera.name])) as server,
+        closing(server.connect()) as connection,
+    ):
+        connection.request("GET", "/sources/0/jsonl")
+        found = json.loads(connection.getresponse().readline())["detections"]
+    camera.off()
+    assert {"DXTE44R8V6", None} < {each["text"] for each in found}
 
 
 def test_a_wrong_value_is_refused(server):

@@ -31,6 +31,7 @@ _MAX_TIFF_TAGS = 4096
 
 _SOS = 0xDA
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_SEQUENTIAL = frozenset((0xC0, 0xC1))  # with Huffman coding
 _LONE = frozenset((0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)))  # without a length
 
 _PPM_SPACE = rb"(?:[ \t\n\v\f\r]|#[^\r\n]*[\r\n])"
@@ -50,8 +51,13 @@ def affordable(content: bytes, name: str) -> bytes:
 
 
 def _jpeg(content: bytes, name: str) -> bytes:
-    """Check all segments before the first scan, and the number of scans."""
+    """Check all segments before the first scan, and the number of scans.
+
+    A decoder reads a single scan of a sequential picture if that has all components, and refuses
+    a second one. Most files are such, and the search for further scans takes longer than the rest.
+    """
     place, steps, junk, pixels = 2, 0, 0, 0
+    sequential = 0  # components of a sequential frame
     while place + 4 <= len(content):
         start = content.find(b"\xff", place)
         if start < 0:
@@ -67,6 +73,8 @@ def _jpeg(content: bytes, name: str) -> bytes:
             return content
         marker = content[end]
         if marker == _SOS:
+            if sequential and content[end + 3 : end + 4] == bytes((sequential,)):
+                return content
             break
         if marker == 0 or marker in _LONE:
             place = end + 1
@@ -74,6 +82,7 @@ def _jpeg(content: bytes, name: str) -> bytes:
         if marker in _FRAMES and end + 8 <= len(content):
             height, width = struct.unpack_from(">HH", content, end + 4)
             pixels = height * width
+            sequential = content[end + 8] if marker in _SEQUENTIAL and len(content) > end + 8 else 0
         place = end + 1 + max(int.from_bytes(content[end + 1 : end + 3], "big"), 2)
     scans = content.count(b"\xff\xda", place)
     if scans > _MAX_SCANS and scans * pixels > _MAX_SCANNED_PIXELS:

@@ -9,6 +9,7 @@ from PIL import Image
 
 from engine.errors import ImageError
 from engine.vision import decode, image
+from engine.vision.decoding_cost import affordable
 from tools.load.hostile_pictures import COSTLY
 
 
@@ -54,3 +55,36 @@ def test_large_pictures_are_converted_as_small_ones(mode, size, monkeypatch):
     got = image.read(given, channels=4).pixels
     monkeypatch.setattr("engine.vision.pixels._BAND_PIXELS", 1 << 30)
     assert np.array_equal(got, image.read(given, channels=4).pixels)
+
+
+class _Counted(bytes):
+    def count(self, *args):
+        raise AssertionError("searched for scans")
+
+
+def test_only_files_that_may_have_several_scans_are_searched_for_them():
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 30, 3), np.uint8))
+    contents = []
+    for is_progressive in (False, True):
+        encoded = io.BytesIO()
+        picture.save(encoded, "JPEG", progressive=is_progressive)
+        contents.append(encoded.getvalue())
+    sequential, progressive = contents
+    affordable(_Counted(sequential), "picture")
+    with pytest.raises(AssertionError, match="searched"):
+        affordable(_Counted(progressive), "picture")
+    one_of_three = sequential.replace(b"\xff\xda\x00\x0c\x03", b"\xff\xda\x00\x0c\x01")
+    assert one_of_three != sequential
+    with pytest.raises(AssertionError, match="searched"):
+        affordable(_Counted(one_of_three), "picture")
+
+
+def test_further_scans_of_a_sequential_picture_cost_nothing():
+    encoded = io.BytesIO()
+    Image.new("RGB", (1600, 1200)).save(encoded, "JPEG")
+    content = encoded.getvalue()
+    scan = content[content.index(b"\xff\xda") : -2]
+    start = time.process_time()
+    with pytest.raises(ImageError):
+        image.read(content[:-2] + scan * 1000 + b"\xff\xd9")
+    assert time.process_time() - start < 2

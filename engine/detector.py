@@ -376,9 +376,12 @@ class Detector:
         one picture, and a name is that of its file: for names that strangers choose. The other
         arguments are those of a call.
         One thread iterates over `sources` and `workers` threads prepare its pictures, each at most
-        one batch ahead. On a GPU these threads also submit the runs, and there are two more of
-        them, with several GPUs one more for each. If `sources` has a method `stop`, it is called
-        when the stream is closed, so that an iteration which waits for a picture can end.
+        one batch ahead. On a GPU these threads also submit the runs, and there are three more of
+        them, with several GPUs one more for each. On Linux, with several `workers` and at least
+        four threads, as many processes decode files and bytes once a hundred have been read; they
+        end with the detector, or after a minute without pictures.
+        If `sources` has a method `stop`, it is called when the stream is closed, so that an
+        iteration which waits for a picture can end.
         A picture that cannot be read raises its ImageError; with on_error="yield" the error takes
         the place of the result, with "skip" nothing does. An ImageError among the sources counts
         as such a picture. Results hold their picture only with `keep_pictures`.
@@ -587,6 +590,7 @@ class Detector:
     def close(self) -> None:
         """Free the device; the detector cannot be used any more."""
         self._device.close()
+        self._runs.close()
         if self._decoders is not None:
             self._decoders.close()
 

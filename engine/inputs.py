@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from engine.darknet.graph import Graph
 
 Wanted: TypeAlias = "Source | ImageError"  # an error stands for a source that could not be read
+
+ReadAhead: TypeAlias = "Callable[..., Sequence[tuple[Wanted, float]]]"  # BatchDecoder.read()
 
 RESIZES = ("cfg", "stretch", "letterbox", "exact")
 
@@ -140,11 +142,13 @@ class Intake:
         max_pixels: int | None = None,
         settings: Settings | None = None,
         decoder: Decoder | None = None,
+        ahead: ReadAhead | None = None,
     ) -> Batch:
         """Read and scale pictures; the ImageError of an unreadable one stands in its place.
 
         `settings` tell whether pictures are cut into tiles. These are views of the picture, and are
         scaled when they run: made ahead, their rows would take much more memory than the picture.
+        `ahead` decodes what it can of the sources before anything else, all at once.
         """
         channels, height, width = self.shape.sides
         max_pixels = self.max_pixels if max_pixels is None else max_pixels
@@ -156,8 +160,17 @@ class Intake:
         placed: list[Placed] = []
         pictures: list[Prepared | ImageError] = []
         placements: dict[tuple[int, int], Placement] = {}
-        for source in sources:
-            start = time.perf_counter()
+        timed: Iterable[tuple[Wanted, float]] = zip(sources, repeat(0.0))
+        if ahead is not None and not bgr:
+            timed = ahead(
+                sources,
+                channels=channels,
+                orient=self.orient,
+                max_pixels=max_pixels,
+                lenient=self.lenient,
+            )
+        for source, spent in timed:
+            start = time.perf_counter() - spent / 1e3
             if isinstance(source, ImageError):
                 pictures.append(source)
                 continue
@@ -173,7 +186,7 @@ class Intake:
                 )
                 cut = self._cut(picture, settings) if is_cut else ()
             except ImageError as error:
-                pictures.append(error)
+                pictures.append(_without_frames(error))
                 continue
             size = picture.size
             placement = placements.get(size)
@@ -221,6 +234,16 @@ class Intake:
         milliseconds = (time.perf_counter() - start) * 1e3 / len(arrays)
         entries = zip(pictures, repeat(placement), repeat(milliseconds), repeat(()))
         return Batch(placed, tuple(map(_prepared, entries)))
+
+
+def _without_frames(error: ImageError) -> ImageError:
+    """Return an error that may be kept: the frames it passed hold all pictures of its batch."""
+    chain: list[BaseException | None] = [error]
+    for each in chain:
+        if each is not None and each.__traceback__ is not None:
+            each.__traceback__ = None
+            chain += (each.__cause__, each.__context__)
+    return error
 
 
 # The constructors of a NamedTuple are written in Python and would take half of the time here.

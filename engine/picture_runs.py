@@ -20,7 +20,7 @@ from engine.darknet.graph import Graph
 from engine.errors import ImageError, InputError, within_memory
 from engine.files.naming import shown
 from engine.filled_runs import Pending, filled_runs
-from engine.inputs import Batch, Intake, Prepared, Wanted
+from engine.inputs import Batch, Intake, Prepared, ReadAhead, Wanted
 from engine.settings import Settings
 from engine.sources.media import MediaKind, media_of
 from engine.vision import class_tree
@@ -33,6 +33,7 @@ from engine.vision.tiles import merge
 
 if TYPE_CHECKING:
     from engine.codes.reader import CodeReader
+    from engine.vision.batch_decoder import BatchDecoder
 
 Outcome: TypeAlias = Result | Classification
 Keep: TypeAlias = Literal["always", "if needed", "never"]  # the picture, in its result
@@ -70,6 +71,7 @@ class PictureRuns:
         self._is_untrusted = is_untrusted
         self.has_state = any(tensor.is_state for tensor in program.plan.tensors)
         self._reader: CodeReader | None = None
+        self._batch_decoder: BatchDecoder | None = None
         self._lock = fork_safety.lock()
 
     def stream(
@@ -85,12 +87,13 @@ class PictureRuns:
     ) -> Generator[Any, None, None]:
         outcomes: Iterator[Outcome | ImageError]
         with within_memory("detector"), ExitStack() as stack:
+            ahead = self._read_ahead(stack, workers, keep)
+            prepare = partial(self._intake.prepare, bgr=bgr, settings=settings, ahead=ahead)
             if settings.tiles is None:
                 chunks = _chunks(sources, self._settings.batch)
-                runs = self._runs(chunks, settings, stack, bgr=bgr, workers=workers, stop=stop)
+                runs = self._runs(chunks, prepare, settings, stack, workers=workers, stop=stop)
                 outcomes = (each for run in runs for each in self._outcomes(run, keep=keep))
             else:
-                prepare = partial(self._intake.prepare, bgr=bgr, settings=settings)
                 singly = pipelined(_chunks(sources, 1), prepare, workers=workers, stop=stop)
                 batches = stack.enter_context(closing(singly))
                 outcomes = self._filled(((each, settings) for each in batches), keep=keep)
@@ -103,15 +106,14 @@ class PictureRuns:
     def _runs(
         self,
         chunks: Iterator[list[Wanted]],
+        prepare: Callable[[list[Wanted]], Batch],
         settings: Settings,
         stack: ExitStack,
         *,
-        bgr: bool,
         workers: int,
         stop: Callable[[], object] | None,
     ) -> Iterator[_Run]:
         """Prepare and submit batches ahead of the caller."""
-        prepare = partial(self._intake.prepare, bgr=bgr)
 
         def prepared() -> Generator[Batch]:
             return pipelined(chunks, prepare, workers=workers, stop=stop)
@@ -132,6 +134,30 @@ class PictureRuns:
             stop=stop,
         )
         return stack.enter_context(closing(runs))
+
+    def _read_ahead(self, stack: ExitStack, workers: int, keep: Keep) -> ReadAhead | None:
+        """Return what decodes a stream's pictures in processes, where that is faster.
+
+        One worker is the default, and a caller that asks for no more gets no processes.
+        """
+        if workers == 1 or self._intake.decoder is not None:
+            return None
+        from engine.vision import batch_decoder
+
+        threads = workers + (0 if self.has_state else self._program.runs_ahead)
+        if threads < batch_decoder.LEAST_THREADS or not batch_decoder.IS_POSSIBLE:
+            return None
+        with self._lock:
+            if self._batch_decoder is None:
+                self._batch_decoder = batch_decoder.BatchDecoder()
+        stack.enter_context(self._batch_decoder.held())
+        how = batch_decoder.Reading(threads, copies=keep != "never")
+        return partial(self._batch_decoder.read, how=how)
+
+    def close(self) -> None:
+        """End the processes that decode pictures."""
+        if self._batch_decoder is not None:
+            self._batch_decoder.close()
 
     def _submit(self, batch: Batch, settings: tuple[Settings, ...] | None = None) -> _Run:
         """Start a run of a batch on the device."""

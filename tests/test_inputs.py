@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,3 +55,14 @@ def test_a_batch_equals_its_pictures_prepared_singly(other: Any) -> None:
 def test_too_many_pixels_are_refused_in_equal_arrays() -> None:
     batch = INTAKE.prepare([array(0), array(1)], max_pixels=29)
     assert [type(each) for each in batch.pictures] == [ImageError] * 2
+
+
+def test_an_error_that_is_kept_keeps_no_other_picture(tmp_path: Path) -> None:
+    pixels = np.zeros((4, 5, 3), np.uint8)
+    gone = weakref.ref(pixels)
+    (tmp_path / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    error = INTAKE.prepare([pixels, str(tmp_path / "cut.png")]).pictures[1]
+    del pixels
+    assert isinstance(error, ImageError)
+    assert error.__cause__ is not None
+    assert gone() is None

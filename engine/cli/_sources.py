@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reading = parser.add_argument_group("reading")
     reading.add_argument("--recursive", action="store_true", help="look into folders of folders")
     reading.add_argument(
-        "--workers", type=int, default=2, metavar="N", help="threads that read pictures (2)"
+        "--workers", type=int, default=2, metavar="N", help="how many pictures are read at once (2)"
     )
     reading.add_argument(
         "--stride", type=int, default=1, metavar="N", help="every N-th frame of a video (1)"

@@ -1,9 +1,4 @@
-"""Decode untrusted pictures in worker processes that are killed and replaced beyond their limits.
-
-The processes are programs of their own, neither forks nor children of multiprocessing: a fork would
-copy the locks of threads and the state of a GPU, and multiprocessing would import the user's main
-module. They hold Pillow, NumPy and this package's decoder, and nothing of the network.
-"""
+"""Decode untrusted pictures in processes that are killed and replaced beyond their limits."""
 
 from __future__ import annotations
 
@@ -17,7 +12,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 from weakref import finalize
@@ -25,7 +19,7 @@ from weakref import finalize
 from engine.concurrency import fork_safety
 from engine.errors import EngineError, ImageError, InputError
 from engine.files.naming import shown
-from engine.vision import picture_limits
+from engine.vision import decode_process, picture_limits
 from engine.vision.decode_channel import (
     ERROR,
     FORMATS,
@@ -41,16 +35,6 @@ from engine.vision.decode_channel import (
 )
 from engine.vision.image import Picture
 
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv[5:];"
-    "from engine.vision.decode_worker import main; main(*sys.argv[1:5])"
-)
-_ENVIRONMENT = {
-    **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": str(4 << 20),  # glibc returns larger blocks to the system at once,
-    "MALLOC_TRIM_THRESHOLD_": str(8 << 20),  # and keeps the memory of smaller ones
-}
 _MIN_PROCESSES = 2
 _MAX_PROCESSES = 16
 _START_SECONDS = 60.0
@@ -321,10 +305,7 @@ def _check_shape(reply: Reply, opened: Opened) -> None:
 
 
 def _start(limits: DecodeLimits) -> tuple[subprocess.Popen[bytes], Channel]:
-    if getattr(sys, "frozen", False) or not sys.executable:
-        raise EngineError(
-            "decode: worker processes need a Python interpreter, got a frozen program"
-        )
+    decode_process.require_interpreter()
     ours, theirs = socket.socketpair()
     file = make_file()
     options = [str(limits.seconds), str(limits.extra_bytes)]
@@ -341,12 +322,12 @@ def _start(limits: DecodeLimits) -> tuple[subprocess.Popen[bytes], Channel]:
 
 
 def _spawn(options: list[str], theirs: socket.socket, file: int) -> subprocess.Popen[bytes]:
-    paths = [str(Path(each).absolute()) for each in sys.path if isinstance(each, str)]
-    command = [sys.executable, "-I", "-c", _PROGRAM, *options, str(theirs.fileno()), str(file)]
-    environment = {**os.environ, **_ENVIRONMENT}
+    arguments = [*options, str(theirs.fileno()), str(file)]
+    command = decode_process.command("engine.vision.decode_worker", arguments)
+    environment = {**os.environ, **decode_process.ENVIRONMENT}
     if sys.platform == "win32":
         child = subprocess.Popen(
-            [*command, *paths],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -358,7 +339,7 @@ def _spawn(options: list[str], theirs: socket.socket, file: int) -> subprocess.P
         child.stdin.close()
         return child
     return subprocess.Popen(
-        [*command, *paths],
+        command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -131,7 +131,7 @@ def read(
     most = picture_limits.PIXELS if max_pixels is None else max_pixels
     if not bgr and _needs_no_conversion(source, channels, most):
         return Picture(source)
-    path = _path_of(source)
+    path = path_of(source)
     name = "picture" if path is None else shown(path)
     if source is None:
         hint = "Could imread() not read it?"
@@ -264,7 +264,8 @@ def _as_array(source: object, name: str) -> Array:
         raise decode_error(name, error) from error
 
 
-def _path_of(source: object) -> str | None:
+def path_of(source: object) -> str | None:
+    """Return the path of a picture, as its result shows it."""
     if isinstance(source, np.ndarray):
         return None
     if _is_image(source):

@@ -1,0 +1,157 @@
+"""Processes that decode for a BatchDecoder: one imports what they need and forks the others.
+
+They end when the decoder closes its end of the connection, or after a minute without a job.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ImageError
+from engine.vision import image
+from engine.vision.batch_channel import BatchChannel, Decoded, Job
+
+_IDLE_SECONDS = 60.0
+_ALIGNMENT = 64
+
+
+def main(*connections: str) -> None:
+    """Serve each connection in a process of its own; the arguments are descriptors."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # of a group: the decoder decides when to end
+        signal.signal(number, signal.SIG_IGN)
+    with suppress(OSError):  # the system should end a worker before the program that needs it
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    from engine.vision import formats  # noqa: F401 - imports Pillow's plugins, before the fork
+
+    sockets = [socket.socket(fileno=int(each)) for each in connections]
+    for own in sockets:
+        if os.fork() == 0:
+            for each in sockets:
+                if each is not own:
+                    each.close()
+            with suppress(OSError, EOFError):  # the decoder has ended, or nothing is to be done
+                _Worker(BatchChannel(own)).serve()
+            os._exit(0)
+    for each in sockets:
+        each.close()
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+class _Worker:
+    def __init__(self, channel: BatchChannel) -> None:
+        self._channel = channel
+        self._segments: dict[int, mmap.mmap] = {}
+        self._folder = ""
+        self._log = _Log()
+
+    def serve(self) -> None:
+        logger = logging.getLogger("engine")
+        logger.addHandler(self._log)
+        logger.propagate = False
+        self._channel.set_timeout(_IDLE_SECONDS)
+        self._channel.send_ready()
+        while True:
+            job, contents, number, file = self._channel.receive_job()
+            for each in job.dropped:
+                self._segments.pop(each, None)
+            if file is not None:
+                self._segments[number] = mmap.mmap(file, job.room)
+                os.close(file)
+            if job.folder != self._folder:
+                self._folder = job.folder
+                os.chdir(job.folder)
+            writer = _Writer(self._segments[number], job.room)
+            entries = list(self._entries(job, contents, writer))
+            self._channel.send_answer(entries, writer.used)
+
+    def _entries(
+        self, job: Job, contents: Sequence[bytes], writer: _Writer
+    ) -> Iterator[Decoded | None]:
+        """Yield an entry for each source, until the segment is full."""
+        remaining = iter(contents)
+        for name, length in job.sources:
+            source: Any = name if length is None else _File(name, next(remaining))
+            self._log.lines.clear()
+            start = time.perf_counter()
+            try:
+                picture = image.read(
+                    source,
+                    channels=job.channels,
+                    orient=job.orient,
+                    max_pixels=job.max_pixels,
+                    lenient=job.lenient,
+                )
+            except (ImageError, MemoryError):  # the caller finds the same, and tells it
+                yield None
+                continue
+            pixels, profile = picture.pixels, picture.icc_profile or b""
+            if not writer.has_room(pixels.nbytes + len(profile)):
+                if writer.used:
+                    return
+                yield None
+                continue
+            place = writer.write(pixels)
+            after = writer.write(np.frombuffer(profile, np.uint8)) if profile else 0
+            milliseconds = (time.perf_counter() - start) * 1e3
+            yield Decoded(
+                place,
+                pixels.shape,
+                pixels.dtype != np.uint8,
+                milliseconds,
+                (after, len(profile)),
+                picture.dpi,
+                picture.damage,
+                tuple(self._log.lines),
+            )
+
+
+class _File(BytesIO):
+    """A file in memory with a name, or without."""
+
+    def __init__(self, name: str | None, content: bytes) -> None:
+        super().__init__(content)
+        self.name = name
+
+
+class _Writer:
+    """Writes one array after the other into a segment."""
+
+    def __init__(self, memory: mmap.mmap, room: int) -> None:
+        self.used = 0
+        self._memory = memory
+        self._room = room
+
+    def has_room(self, size: int) -> bool:
+        return self.used + size + 2 * _ALIGNMENT <= self._room
+
+    def write(self, values: np.ndarray[Any, Any]) -> int:
+        """Return the place of the values."""
+        place = -(-self.used // _ALIGNMENT) * _ALIGNMENT
+        np.ndarray(values.shape, values.dtype, self._memory, place)[...] = values
+        self.used = place + values.nbytes
+        return place
+
+
+class _Log(logging.Handler):
+    """Collects what is logged while a picture is decoded."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())

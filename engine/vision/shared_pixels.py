@@ -1,0 +1,133 @@
+"""Memory in which decoding processes write pixels, and which this process reads without a copy.
+
+A segment is a file in memory that both sides map. It is sparse: pages that nobody has written take
+no memory. Its pixels are arrays here, and when the last of them is gone the segment is used again.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from weakref import finalize
+
+import numpy as np
+from numpy.typing import NDArray
+
+BYTES = 1 << 30  # of addresses, for the pictures of a batch
+_KEPT_BYTES = 96 << 20  # of memory, between two uses
+_numbers = count()
+
+
+class Segment:
+    """A file in memory, mapped; `number` is its name between processes."""
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+        self.room = BYTES
+        self.file = os.memfd_create("engine-pixels")
+        self._used = 0
+        self.is_lent = False
+        try:
+            os.ftruncate(self.file, self.room)
+            self._map = mmap.mmap(self.file, self.room)
+        except BaseException:
+            os.close(self.file)
+            raise
+
+    def lend(self, used: int, returned: Callable[[], object]) -> NDArray[np.uint8]:
+        """Return an array of `used` bytes; `returned` is called when no view of it is left."""
+        self._used = max(self._used, used)
+        self.is_lent = True
+        lent = np.frombuffer(self._map, np.uint8, used)
+        finalize(lent, returned).atexit = False
+        return lent
+
+    def trim(self) -> None:
+        """Free memory beyond what is worth keeping; nothing may be lent."""
+        if self._used > _KEPT_BYTES < self.room:
+            os.ftruncate(self.file, _KEPT_BYTES)
+            os.ftruncate(self.file, self.room)
+            self._used = _KEPT_BYTES
+
+    def drop(self) -> None:
+        """Free the memory; nothing may be lent. Mappings of other processes become empty."""
+        file, self.file = self.file, -1
+        if file >= 0:
+            os.ftruncate(file, 0)
+            os.close(file)
+
+
+class Segments:
+    """The segments of one decoder, for any number of threads.
+
+    There are as many as the pixels that are alive need.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[Segment] = []  # no lock: a finalizer may run at any bytecode
+        self._alive: set[int] = set()
+        self._users = 0
+
+    @property
+    def alive(self) -> frozenset[int]:
+        """The numbers of all segments whose memory has not been freed."""
+        return frozenset(self._alive.copy())
+
+    def hold(self) -> None:
+        """Keep free segments until release() is called as often."""
+        self._users += 1
+
+    def release(self) -> None:
+        self._users -= 1
+        self._drop_unused()
+
+    @contextmanager
+    def taken(self) -> Iterator[Segment]:
+        """Yield a segment that nobody else uses; without a call of lend() it is free afterwards.
+
+        After an error another process may still write into it, so that its memory is freed.
+        """
+        segment = self._take()
+        try:
+            yield segment
+        except BaseException:
+            self._drop(segment)
+            raise
+        if not segment.is_lent:
+            self._give_back(segment)
+
+    def _take(self) -> Segment:
+        try:
+            segment = self._free.pop()  # the last one used: its memory is still in the CPU caches
+        except IndexError:
+            segment = Segment()
+            self._alive.add(segment.number)
+            return segment
+        segment.trim()
+        return segment
+
+    def _give_back(self, segment: Segment) -> None:
+        segment.is_lent = False
+        if segment.number in self._alive:
+            self._free.append(segment)
+        self._drop_unused()
+
+    def lend(self, segment: Segment, used: int) -> NDArray[np.uint8]:
+        """Return its pixels, and take the segment back when they are gone."""
+        return segment.lend(used, partial(self._give_back, segment))
+
+    def _drop_unused(self) -> None:
+        while self._users <= 0:
+            try:
+                segment = self._free.pop()
+            except IndexError:
+                return
+            self._drop(segment)
+
+    def _drop(self, segment: Segment) -> None:
+        self._alive.discard(segment.number)
+        segment.drop()

@@ -1,0 +1,280 @@
+"""Processes that decode batches give the pictures of this process, and their end harms nobody."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import engine
+from engine.errors import ImageError
+from engine.sources.archive import NamedBytes
+from engine.vision import batch_decoder, image
+from engine.vision.batch_decoder import BatchDecoder, Reading
+from engine.vision.image import Picture
+from tests.cli.child import ENVIRONMENT
+from tests.vision.test_decode_pool import PICTURES, is_running, noise
+from tools.load.hostile_pictures import saved
+
+pytestmark = pytest.mark.skipif(not batch_decoder.IS_POSSIBLE, reason="needs files in memory")
+
+HOW = Reading(1, copies=False)
+OPTIONS = {"channels": 3, "orient": True, "max_pixels": None, "lenient": False}
+
+
+def started(decoder, count=1):
+    """Start processes at once, which usually follows a number of pictures; wait for them."""
+    with decoder._lock:
+        decoder._start(count)
+    end = time.monotonic() + 60
+    while decoder._starting and time.monotonic() < end:
+        time.sleep(0.01)
+        decoder._is_ready(0, 0)
+    assert decoder._ready == count
+    return decoder
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    with closing(BatchDecoder()) as made, made.held():
+        yield started(made)
+
+
+def read(decoder, sources, **changes):
+    return [each for each, _ in decoder.read(sources, **{"how": HOW, **OPTIONS, **changes})]
+
+
+def assert_same(got, expected):
+    assert isinstance(got, Picture)
+    assert got.pixels.dtype == expected.pixels.dtype
+    assert got.pixels.flags.c_contiguous
+    assert np.array_equal(got.pixels, expected.pixels)
+    assert (got.path, got.dpi, got.icc_profile) == (
+        expected.path,
+        expected.dpi,
+        expected.icc_profile,
+    )
+    assert got.damage == expected.damage
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_pictures_are_those_of_this_process(decoder, channels):
+    sources = [make() for make in PICTURES.values()]
+    got = read(decoder, sources, channels=channels, lenient=True)
+    for each, source in zip(got, sources, strict=True):
+        assert_same(each, image.read(source, channels=channels, lenient=True))
+
+
+def test_sources_are_names_bytes_and_files_in_memory(decoder, tmp_path, monkeypatch):
+    content = saved(noise(), "JPEG")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a b \udcff.jpg").write_bytes(content)
+    names = ["a b \udcff.jpg", tmp_path / "a b \udcff.jpg"]
+    sources = [*names, content, NamedBytes("x.tar#y.jpg", content)]
+    for got, source in zip(read(decoder, sources), sources, strict=True):
+        assert_same(got, image.read(source))
+        if isinstance(source, NamedBytes):
+            source.seek(0)
+
+
+def test_what_cannot_be_decoded_there_is_left_to_this_process(decoder, tmp_path):
+    good = saved(noise(), "JPEG")
+    frame = np.zeros((3, 4, 3), np.uint8)
+    problem = ImageError("no such member")
+    others = ["missing.jpg", tmp_path, b"", good[:300], frame, problem, "/proc/self/cmdline"]
+    got = read(decoder, [others[0], good, *others[1:], good])
+    assert all(one is other for one, other in zip([got[0], *got[2:-1]], others, strict=True))
+    for each in (got[1], got[-1]):
+        assert_same(each, image.read(good))
+
+
+def test_pixels_above_the_limit_are_not_decoded(decoder):
+    good = saved(noise(), "JPEG")
+    assert read(decoder, [good], max_pixels=40 * 30 - 1) == [good]
+
+
+def test_warnings_are_logged_here(decoder, caplog):
+    read(decoder, [NamedBytes("cut.jpg", saved(noise(), "JPEG")[:-200])], lenient=True)
+    assert caplog.messages == ["cut.jpg: lacks its end: the missing part is grey"]
+
+
+def test_a_batch_that_exceeds_its_memory_takes_several(monkeypatch):
+    monkeypatch.setattr("engine.vision.shared_pixels.BYTES", 2 << 20)
+    small, large = saved(noise(size=(600, 500)), "PNG"), saved(noise(size=(900, 800)), "PNG")
+    with closing(BatchDecoder()) as decoder, decoder.held():
+        started(decoder)
+        got = read(decoder, [small] * 5 + [large, small])
+        assert got[5] is large
+        for each in (*got[:5], got[6]):
+            assert_same(each, image.read(small))
+        assert len(decoder._segments.alive) == 4
+
+
+def test_memory_is_used_again_and_freed_with_the_stream(decoder):
+    content = saved(noise(), "JPEG")
+    kept = read(decoder, [content] * 3)
+    first = kept[0].pixels
+    del kept
+    number = decoder._segments.alive
+    for _ in range(3):
+        read(decoder, [content])
+    assert len(decoder._segments.alive) == 2
+    assert number < decoder._segments.alive
+    with closing(BatchDecoder()) as other:
+        with other.held():
+            started(other)
+            copied = read(other, [content], how=Reading(1, copies=True))
+            assert copied[0].pixels.base is None
+            lent = read(other, [content])
+        gc.collect()
+        assert len(other._segments.alive) == 1  # what the stream left is still there
+        assert np.array_equal(lent[0].pixels, first)
+        del lent
+        assert not other._segments.alive
+        with other.held():  # the process forgets what was freed
+            assert_same(read(other, [content])[0], image.read(content))
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_process_that_ends_is_missed_by_nobody(caplog, monkeypatch, is_noticed):
+    content = saved(noise(), "JPEG")
+    with closing(BatchDecoder()) as decoder, decoder.held():
+        started(decoder, 2)
+        (group,) = decoder._groups
+        os.killpg(group.pid, signal.SIGKILL)
+        group.wait()
+        end = time.monotonic() + 30
+        while not all(each.has_ended() for each in decoder._processes) and time.monotonic() < end:
+            time.sleep(0.01)
+        with monkeypatch.context() as patched:
+            if not is_noticed:  # as if they had ended a moment later
+                patched.setattr("engine.vision.batch_decoder._Process.has_ended", lambda _: False)
+            for _ in range(2):
+                assert read(decoder, [content]) == [content]
+        assert not decoder._ready
+        assert not decoder._segments.alive
+        assert len(caplog.messages) == (0 if is_noticed else 2)
+        started(decoder)
+        assert_same(read(decoder, [content])[0], image.read(content))
+
+
+def test_a_process_that_cannot_start_is_told_once(caplog, monkeypatch):
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    content = saved(noise(), "JPEG")
+    with closing(BatchDecoder()) as decoder, decoder.held():
+        for _ in range(2):
+            assert read(decoder, [content] * 101) == [content] * 101
+    assert len(caplog.messages) == 1
+
+
+def test_after_close_threads_decode():
+    content = saved(noise(), "JPEG")
+    with closing(BatchDecoder()) as closed, closed.held():
+        closed.close()
+        assert read(closed, [content] * 101) == [content] * 101
+
+
+_LAST_WORDS = """
+import os, signal
+from tests.vision.test_batch_decoder import *
+decoder = started(BatchDecoder(), 2)
+print(decoder._groups[0].pid, flush=True)
+{}
+"""
+_KILLED = "os.kill(os.getpid(), signal.SIGKILL)"
+_FORKED = """
+content = saved(noise(), "JPEG")
+child = os.fork()
+if not child:
+    assert read(decoder, [content]) == [content]  # those processes belong to the parent
+    assert not decoder._groups
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+assert_same(read(decoder, [content])[0], image.read(content))
+raise SystemExit(status)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("code", "status"), [(_KILLED, -signal.SIGKILL), (_FORKED, 0)])
+def test_no_process_outlives_its_owner(code, status):
+    ran = subprocess.run(
+        [sys.executable, "-c", _LAST_WORDS.format(code)],
+        env=ENVIRONMENT,
+        capture_output=True,
+        timeout=60,
+    )
+    assert ran.returncode == status, ran.stderr
+    end = time.monotonic() + 30
+    while is_running(int(ran.stdout)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_running(int(ran.stdout))
+
+
+# ------------------------------------------------------------ a detector
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number in range(12):
+        turned = Image.Exif()
+        turned[0x0112] = number % 8 + 1
+        content = saved(noise(size=(30 + number, 40)), "JPEG", exif=turned)
+        (tmp_path / f"{number:02}.jpg").write_bytes(content)
+    (tmp_path / "05.jpg").write_bytes(b"no picture")
+    return tmp_path
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_stream_gives_the_same_results_in_order(folder, tiny_detector, monkeypatch, keep):
+    options = {"on_error": "yield", "threshold": 0.1, "keep_pictures": keep}
+    with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu", batch=2) as detector:
+        expected = list(detector.stream(str(folder), **options))
+        assert detector._runs._batch_decoder is None
+        detector._runs._batch_decoder = decoder = started(BatchDecoder(), 2)
+        counted = []
+        original = batch_decoder._Process.ask
+
+        def ask(self, segment, alive, sources, options):
+            counted.extend(sources)
+            return original(self, segment, alive, sources, options)
+
+        monkeypatch.setattr(batch_decoder._Process, "ask", ask)
+        got = list(detector.stream(str(folder), workers=4, **options))
+        assert len(counted) == 12
+        assert not decoder._segments.alive
+        group = decoder._groups[0]
+    assert group.returncode is not None
+    assert len(got) == len(expected) == 12
+    for one, other in zip(got, expected, strict=True):
+        assert type(one) is type(other)
+        if isinstance(one, ImageError):
+            assert str(one) == str(other)
+            continue
+        assert (one.path, one.size) == (other.path, other.size)
+        assert np.array_equal(one.xywh, other.xywh)
+        assert np.array_equal(one.scores, other.scores)
+        if keep:
+            assert_same(one.picture, other.picture)
+            assert one.picture.pixels.base is None
+
+
+def test_processes_start_for_long_streams_with_several_workers(folder, tiny_detector, monkeypatch):
+    starts = []
+    monkeypatch.setattr(BatchDecoder, "_start", lambda self, count: starts.append(count))
+    monkeypatch.setattr(batch_decoder, "_processors", lambda: 6)
+    monkeypatch.setattr(batch_decoder, "WORTHWHILE", 10)
+    name = str(folder / "00.jpg")
+    with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu", batch=5) as detector:
+        list(detector.stream([name] * 10, workers=8))
+        for workers in (1, 3):
+            list(detector.stream([name] * 20, workers=workers))
+        assert not starts
+        list(detector.stream([name] * 5, workers=8))
+        assert starts == [6]

@@ -35,7 +35,7 @@ from engine.vision import class_tree
 from engine.vision.boxes import Kind, Suppression
 from engine.vision.classes import chosen_classes
 from engine.vision.classification import Classification
-from engine.vision.image import Decoder, Source
+from engine.vision.image import Decoder, Picture, Source
 from engine.vision.result import Result
 
 if TYPE_CHECKING:
@@ -454,6 +454,13 @@ class Detector:
             self.check_reading()
         self._check_tiles(settings)
         return settings
+
+    def read_codes(self, picture: Picture, result: Result, settings: Settings) -> Result:
+        """Read the codes of a result of run(), on any thread: run() reads those of one by one.
+
+        The result is that of the settings with `read` off and their `lowest_score` as threshold.
+        """
+        return self._runs.read_codes(picture, result, settings)
 
     def check_reading(self) -> None:
         """Raise InputError if codes cannot be read: without zxing-cpp or classes of codes."""

@@ -300,6 +300,21 @@ class PictureRuns:
         rows = rows[: settings.max_detections]
         return found.take(np.array(rows, np.int64)), [codes[row] for row in rows]
 
+    def read_codes(self, picture: Picture, result: Result, settings: Settings) -> Result:
+        """Do the same for a result of boxes above settings.lowest_score, which were not read."""
+        start = time.perf_counter()
+        columns = result.xywhn, result.scores, result.class_ids
+        boxes, codes = self._read_codes(picture, Boxes(*columns, result.scores), settings)
+        taken = (time.perf_counter() - start) * 1e3
+        return replace(
+            result,
+            xywhn=boxes.xywh,
+            scores=boxes.scores,
+            class_ids=boxes.class_ids,
+            codes=codes,
+            timing={**result.timing, "read": taken},
+        )
+
     def code_reader(self) -> CodeReader:
         """Return the reader, made on first use, or raise what stops it from working."""
         with self._lock:

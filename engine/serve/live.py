@@ -291,15 +291,23 @@ class LiveSource:
             self._loop.call_soon_threadsafe(self._offer, picture.size, parts)
 
     def _run(self, picture: Picture) -> Result:
-        batch = self._service.detector.prepare(picture, settings=self._settings)
+        detector, settings = self._service.detector, self._settings
+        # Codes are read here: a thread of the network reads those of its whole batch, one by one.
+        of_run = replace(
+            settings,
+            read=False,
+            threshold=settings.lowest_score,
+            max_detections=settings.most_boxes,
+        )
+        batch = detector.prepare(picture, settings=of_run)
         self._running = self._service.run_batch(
-            batch, self._settings, is_wanted=lambda: not self._stopped.is_set()
+            batch, of_run, is_wanted=lambda: not self._stopped.is_set()
         )
         if self._stopped.is_set():
             self._running.cancel()
         outcome = self._running.result().outcome
         assert isinstance(outcome, Result)
-        return outcome
+        return detector.read_codes(picture, outcome, settings) if settings.read else outcome
 
     def _follow(self, plan: ScenePlan, result: Result, decoded: DecodedFrame) -> Result:
         if self._scene is None:

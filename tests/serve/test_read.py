@@ -1,13 +1,17 @@
 """?read=true of the server: texts of codes, for one request or for all."""
 
 import json
+import threading
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import engine
 from engine.codes import formats
+from engine.codes.reader import CodeReader
+from engine.vision.image import read
 from tests import needs
 from tests.codes.made import zxing
 from tests.serve.camera import Camera
@@ -33,9 +37,31 @@ def test_a_request_reads_codes(server):
     assert not any("text" in each for each in plain)
 
 
+def test_codes_that_are_read_after_a_run_are_those_of_the_run(server):
+    detector = server.service.detector
+    settings = replace(detector.settings, read=True)
+    of_run = replace(settings, read=False, threshold=settings.lowest_score)
+    picture = read(PARCEL)
+    (plain,) = detector.run(detector.prepare(picture, settings=of_run), [of_run])
+    found = detector.read_codes(picture, plain, settings)
+    expected = detector(PARCEL, read=True)
+    assert found.codes == expected.codes
+    assert found.xyxy.tolist() == expected.xyxy.tolist()
+    assert found.scores.tolist() == expected.scores.tolist()
+    assert list(found.timing) == list(expected.timing)
+
+
 @pytest.mark.slow
-def test_live_sources_read_codes_if_all_requests_do():
+def test_live_sources_read_codes_if_all_requests_do(monkeypatch):
     needs.package("av")
+    threads = set()
+    plain = CodeReader.read
+
+    def read(*arguments, **options):
+        threads.add(threading.current_thread().name)
+        return plain(*arguments, **options)
+
+    monkeypatch.setattr(CodeReader, "read", read)
     camera = Camera(PARCEL)
     with (
         engine.load(device="cpu", threads=1, read=True) as detector,
@@ -46,6 +72,8 @@ def test_live_sources_read_codes_if_all_requests_do():
         found = json.loads(connection.getresponse().readline())["detections"]
     camera.off()
     assert {"DXTE44R8V6", None} < {each["text"] for each in found}
+    assert "serve-live-0" in threads
+    assert not any(each.startswith("engine-batch") for each in threads)  # the network goes on
 
 
 def test_a_wrong_value_is_refused(server):

@@ -135,13 +135,20 @@ def code_entry(code: Code | None) -> dict[str, Any]:
 
 
 def darknet_entry(result: DetectorResult, frame_id: int = 1) -> str:
-    """Return an element of the list that darknet's -out option writes, with the same spacing."""
+    """Return an element of the list that darknet's -out option writes, with the same spacing.
+
+    Darknet has no identities; those of a tracker come last.
+    """
+    tracks = [""] * len(result.scores)
+    if result.track_ids is not None:
+        tracks = [f', "track_id":{each}' for each in result.track_ids.tolist()]
     objects = ", \n".join(
         f'  {{"class_id":{class_id}, "name":{json_text(result.label_of(class_id))},'
         f' "relative_coordinates":{{"center_x":{x:.6f}, "center_y":{y:.6f},'
-        f' "width":{width:.6f}, "height":{height:.6f}}}, "confidence":{score:.6f}}}'
-        for class_id, score, (x, y, width, height) in zip(
-            result.class_ids.tolist(), result.scores.tolist(), result.xywhn.tolist(), strict=True
+        f' "width":{width:.6f}, "height":{height:.6f}}}, "confidence":{score:.6f}{track}}}'
+        for class_id, score, (x, y, width, height), track in zip(
+            *(result.class_ids.tolist(), result.scores.tolist(), result.xywhn.tolist(), tracks),
+            strict=True,
         )
     )
     name = "" if result.path is None else f' "filename":{json_text(result.path)}, \n'

@@ -191,6 +191,12 @@ def test_darknets_json_is_the_same_byte_for_byte(tmp_path):
     )
 
 
+def test_darknets_json_has_identities_at_the_end():
+    found = json.loads(result(track_ids=np.array([7, 3, 9])).to_json("darknet"))
+    assert [each["track_id"] for each in found["objects"]] == [7, 3, 9]
+    assert [*found["objects"][0]][-2:] == ["confidence", "track_id"]
+
+
 @pytest.mark.parametrize("style", ["engine", "darknet"])
 @pytest.mark.parametrize(
     "path", ["C:\\new\\dog.jpg", 'a"b.jpg', "a\nb.jpg", "\udce9.jpg", "\U0001f415"]

@@ -40,6 +40,7 @@ _FIRST_RETRIES = 3  # of a stream that has not had a frame yet
 _STEADY_SECONDS = 10.0  # after which a stream that was lost counts as back for good
 _DEFAULT_RATE = Fraction(25)
 _LONGEST_FRAME = 2.0  # seconds for which a played video shows a frame; time stamps may be wrong
+_LIVE_THREADS = 2  # each after the first delays H.264 by a frame; FFmpeg's default is one per core
 _PLAYLISTS = frozenset({"concat", "dash", "hls", "imf", "sdp", "webm_dash_manifest"})
 _PADDING_PIXELS = 1 << 20
 _CAMERAS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}
@@ -71,8 +72,11 @@ def require_pyav(name: str) -> None:
         ) from None
 
 
-def frames(name: str) -> Iterator[DecodedFrame]:
-    """Yield all frames of a video in order; raise ImageError where it breaks off."""
+def frames(name: str, *, is_live: bool = False) -> Iterator[DecodedFrame]:
+    """Yield all frames of a video in order; raise ImageError where it breaks off.
+
+    A live stream is decoded with less delay, and by fewer threads.
+    """
     require_pyav(name)
     from av.error import FFmpegError
 
@@ -80,6 +84,8 @@ def frames(name: str) -> Iterator[DecodedFrame]:
     try:
         with _open(name) as container:
             stream = _video_stream_of(container, name)
+            if is_live:
+                stream.codec_context.thread_count = _LIVE_THREADS
             average = stream.average_rate  # some versions of PyAV have a number type of their own
             rate = Fraction(average.numerator, average.denominator) if average else _DEFAULT_RATE
             for count, frame in enumerate(container.decode(stream), start=1):
@@ -116,7 +122,7 @@ def live_frames(
     while not stopped.is_set():
         opened = time.monotonic()
         try:
-            for decoded in frames(name):
+            for decoded in frames(name, is_live=True):
                 now = time.monotonic()
                 if failures and not was_back:
                     was_back = True

@@ -63,7 +63,7 @@ def test_a_stream_that_was_never_there_is_tried_four_times(clip, monkeypatch):
     monkeypatch.setattr(video, "FIRST_PAUSE", 0)
     tries = []
 
-    def lost(name):
+    def lost(name, *, is_live):
         tries.append(name)
         yield from ()
         raise ImageError(f"{name}: video: breaks off")
@@ -240,6 +240,22 @@ def test_frames_are_limited_whatever_their_container_says(tmp_path, monkeypatch)
     assert len(opened(str(small))) == 2
     (item,) = opened(disguised)
     assert "expected at most 10000 pixels, got 640 x 640" in str(item.source)
+
+
+def test_few_threads_decode_a_live_stream(clip, monkeypatch):
+    """Each thread after the first delays H.264 by a frame: 0.6 seconds with 16."""
+    streams = []
+    plain = video._video_stream_of
+
+    def stream_of(*arguments):
+        streams.append(plain(*arguments))
+        return streams[-1]
+
+    monkeypatch.setattr(video, "_video_stream_of", stream_of)
+    frames = video.live_frames(str(clip))
+    next(frames)
+    assert streams[0].codec_context.thread_count == 2
+    frames.close()
 
 
 def test_each_frame_is_measured(tmp_path, monkeypatch):

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.cli import _output_files
 from engine.errors import InputError
 from engine.files import part_names
-from engine.files.atomic import NewFile, write_new
+from engine.files.atomic import NewFile, make_folder, write_new
 
 
 def test_a_file_appears_only_when_it_is_complete(tmp_path):
@@ -43,6 +44,29 @@ def test_existing_file_is_replaced_only_if_asked(tmp_path):
     write_new(path, b"new", overwrite=True)
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_one_and_its_file_is_replaced(tmp_path):
+    folder, link = tmp_path / "folder", tmp_path / "link.txt"
+    folder.mkdir()
+    link.symlink_to("folder/a.txt")
+    for content in ("new", "newer"):  # at first the link names no file
+        with pytest.raises(InputError, match=r"link\.txt: exists already"):
+            write_new(link, b"unasked")
+        write_new(link, content.encode(), overwrite=True)
+        assert (folder / "a.txt").read_text() == content
+        assert link.is_symlink()
+    assert sorted(tmp_path.rglob("*")) == [folder, folder / "a.txt", link]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt/b", "a.txt/b/c"])
+def test_a_folder_that_is_a_file_is_one_line_with_a_hint(tmp_path, name):
+    (tmp_path / "a.txt").write_text("mine")
+    hint = "expected a folder, got a file or a path below one. Name another folder"
+    with pytest.raises(InputError, match=f"{name}: {hint}"):
+        make_folder(tmp_path / name)
+    with pytest.raises(InputError, match=r"there is a file of that name, or above it\. Name"):
+        _output_files.make_folder("--crops", str(tmp_path / name))
 
 
 def test_file_created_in_the_meantime_is_kept(tmp_path):

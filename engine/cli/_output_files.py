@@ -79,6 +79,8 @@ def make_folder(option: str, path: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror
+        if isinstance(error, (FileExistsError, NotADirectoryError)):
+            reason = "there is a file of that name, or above it. Name another folder"
         raise InputError(f"{option} {shown(path)}: cannot create the folder: {reason}") from None
     if not os.access(folder, os.W_OK):
         raise InputError(f"{option} {shown(path)}: the folder is not writable")

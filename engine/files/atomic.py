@@ -29,6 +29,7 @@ class NewFile:
     """A file under construction: write `part`; the end of the `with` block renames it to `path`.
 
     After an error the part is removed. A device or pipe, such as /dev/stdout, is written directly.
+    With `overwrite` a symbolic link stays one, and the file that it names is replaced.
     If `path` has appeared meanwhile, `another` supplies the next name to try.
     """
 
@@ -50,9 +51,12 @@ class NewFile:
             self._is_direct = self.path.exists() and not self.path.is_file()
         except OSError as error:  # too long, for instance
             raise unwritable(self.path, error) from None
-        self.part = self.path if self._is_direct else self.path.with_name(part_names.make())
+        self._target = self.path
+        if overwrite and self.path.is_symlink():
+            self._target = Path(os.path.realpath(self.path))
+        self.part = self.path if self._is_direct else self._target.with_name(part_names.make())
         if not self._is_direct:
-            part_names.remove_abandoned(self.path.parent)
+            part_names.remove_abandoned(self._target.parent)
 
     def keep(self) -> None:
         """Rename the part to its final name."""
@@ -60,7 +64,7 @@ class NewFile:
             return
         try:
             if self._overwrite:
-                self.part.replace(self.path)
+                self.part.replace(self._target)
             else:
                 self._publish()
         except FileExistsError:
@@ -149,6 +153,9 @@ def make_folder(path: str | Path) -> None:
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
+        if isinstance(error, (FileExistsError, NotADirectoryError)):
+            problem = "expected a folder, got a file or a path below one. Name another folder"
+            raise InputError(f"{shown(str(path))}: {problem}") from None
         if isinstance(error, OSError):
             raise unwritable(path, error) from None
         raise InputError(f"{shown(str(path))}: cannot be written: {error}") from None

@@ -204,7 +204,8 @@ def test_curves_are_written_once(evaluate, dataset, tmp_path):
     taken = tmp_path / "file"
     taken.touch()
     status, _, err = evaluate(dataset, "--curves", taken)
-    assert (status, err) == (2, f"Error: --curves {taken}: cannot create the folder: File exists\n")
+    reason = "cannot create the folder: there is a file of that name, or above it"
+    assert (status, err) == (2, f"Error: --curves {taken}: {reason}. Name another folder\n")
 
 
 def test_inputs_are_not_replaced(evaluate, dataset, tmp_path):

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
@@ -76,6 +77,9 @@ class YOLO:
         """
         if task not in (None, "detect", "classify"):
             raise InputError(f"task: expected detect or classify, got {task!r}")
+        if not isinstance(model, (str, PathLike)) or not Path(model).name:
+            expected = "expected a .cfg or .weights file, or the name of a network"
+            raise InputError(f"model: {expected}, got {model!r}. See: python -m engine models list")
         self._task = task
         self._files = _files_of(Path(model), weights, names)
         self._detector: Detector | None = None
@@ -326,11 +330,14 @@ def _without_errors(
 ) -> Iterator[tuple[Any, Item]]:
     """Yield results and log errors; raise the error of a single picture that cannot be read."""
     first: ImageError | None = None
+    number = -1
+    has_any = False
     for number, (outcome, item) in enumerate(outcomes):
         if first is not None:
             _log.warning("%s", first)
             first = None
         if not isinstance(outcome, ImageError):
+            has_any = True
             yield outcome, item
         elif is_one and number == 0:
             first = outcome
@@ -338,6 +345,8 @@ def _without_errors(
             _log.warning("%s", outcome)
     if first is not None:
         raise first
+    if number >= 0 and not has_any:
+        _log.warning("source: none of the pictures could be read, so there are no results")
 
 
 def _results_of(result: Any, item: Item, folder: Path | None) -> Results:

@@ -121,7 +121,17 @@ def test_a_broken_picture_is_logged_and_skipped(model, folder, caplog, stream):
         assert "more/aa.png: " in caplog.messages[0]
         assert caplog.records[0].levelname == "WARNING"
     assert "missing.png: " in caplog.messages[1]
-    assert model(["missing.png"]) == []
+    caplog.clear()
+    assert model(["missing.png", b"broken"]) == []
+    assert caplog.messages[2].startswith("source: none of the pictures could be read")
+    assert model([]) == []
+    assert len(caplog.messages) == 3
+
+
+@pytest.mark.parametrize("name", ["", ".", None, 5, [], b"net.cfg"])
+def test_what_names_no_model(name):
+    with pytest.raises(InputError, match=r"^model: expected a \.cfg or \.weights file, .* got"):
+        YOLO(name)
 
 
 @pytest.mark.parametrize("source", ["missing.png", "missing/*.png", b"broken"])

@@ -93,12 +93,15 @@ async function add(files) {
       else showProblem(current);
       updateThumb(item);
       byId("save-all").hidden = !hasSeveral();
-      if (item === current) await show(item);
+      if (item === current) await show(item.isChosen ? item : readable(item));
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
   return undefined;
 }
+
+// The first picture is shown at once; if it is broken and nobody chose it, another one takes its place.
+const readable = (item) => (item.error && items.find((each) => !each.error)) || item;
 
 function startWorking() {
   document.body.classList.add("working");
@@ -200,6 +203,7 @@ function addThumb(item) {
   button.append(image, badge);
   button.addEventListener("click", () => {
     stopFollowing();
+    item.isChosen = true;
     show(item);
   });
   item.thumb = { button, image, badge };

@@ -62,7 +62,8 @@ def run_all(
                 waiting.append((item, wanted))
                 yield item.source
 
-    count = failures = boxes = with_boxes = 0
+    count = failures = boxes = with_boxes = 0  # of pictures
+    failed_sources = 0  # folders, videos and others that gave no picture, or not all of theirs
     stream = detector.stream(
         _Stoppable(sources(), feed.stop),
         on_error="yield",
@@ -80,10 +81,11 @@ def run_all(
         for outcome in outcomes:
             item, wanted = waiting.popleft()
             milliseconds = (time.perf_counter() - start) * 1e3
-            count += 1
+            count += item.is_picture
             with interrupts.deferred():
                 if isinstance(outcome, ImageError):
-                    failures += 1
+                    failures += item.is_picture
+                    failed_sources += not item.is_picture
                     progress.print_stderr(f"Error: {outcome}")
                     if following:
                         following.fail(item)
@@ -100,12 +102,17 @@ def run_all(
                     for sink in wanted:
                         sink.take(item, outcome, milliseconds)
             progress.step()
-            if failures and fail_fast:
+            if fail_fast and (failures or failed_sources):
                 break
             start = time.perf_counter()
         seconds = time.perf_counter() - first
     if failures:
         progress.print_stderr(f"{failures} of {count} pictures could not be read")
+    if failed_sources:
+        what = "source has" if failed_sources == 1 else "sources have"
+        progress.print_stderr(
+            f"{failed_sources} {what} no pictures or could not be read to the end"
+        )
     if written_to is not None:
         where = f": {', '.join(written_to)}" if written_to else ""
         before = f", {earlier} done before" if earlier else ""
@@ -119,7 +126,7 @@ def run_all(
         if detector.task == "detector" and count > failures and not boxes:
             tiles = "" if detector.settings.tiles else "--tiles auto for small objects, "
             progress.print_stderr(_NOTHING_FOUND.format(tiles))
-    return FAILED if failures else 0
+    return FAILED if failures or failed_sources else 0
 
 
 class _Stoppable:

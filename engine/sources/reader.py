@@ -53,14 +53,14 @@ def read_items(
     """
     for each in media:
         if each.kind is MediaKind.BROKEN:
-            yield Item(each.name, ImageError(each.problem))
+            yield Item(each.name, ImageError(each.problem), is_picture=False)
         elif each.kind is MediaKind.URL:
             yield Item(each.name, RemotePicture(each.name))  # type: ignore[arg-type]
         elif each.kind is MediaKind.ARCHIVE:
             yield from _read_archive(each.name)
         elif each.has_frames and is_untrusted:
             reason = "expected a picture, got a video, which is not decoded as untrusted"
-            yield Item(each.name, ImageError(f"{shown(each.name)}: {reason}"))
+            yield Item(each.name, ImageError(f"{shown(each.name)}: {reason}"), is_picture=False)
         elif each.kind is MediaKind.LIVE:
             for _, item in read_live([each], selection, stopped=stopped):
                 yield item
@@ -78,13 +78,14 @@ def _read_archive(name: str) -> Iterator[Item]:
                 count += 1
                 yield Item(f"{name}#{path}", source, output=archive.output_of(path))
     except ImageError as error:
-        yield Item(name, error)
+        yield Item(name, error, is_picture=False)
         return
     except archive.ERRORS as error:
-        yield Item(name, ImageError(f"{shown(name)}: archive: cannot be read: {error}"))
+        problem = f"{shown(name)}: archive: cannot be read: {error}"
+        yield Item(name, ImageError(problem), is_picture=False)
         return
     if not count:
-        yield Item(name, ImageError(f"{shown(name)}: archive: has no pictures"))
+        yield Item(name, ImageError(f"{shown(name)}: archive: has no pictures"), is_picture=False)
 
 
 def _read_frames(media: Media, selection: FrameSelection) -> Iterator[Item]:
@@ -94,7 +95,7 @@ def _read_frames(media: Media, selection: FrameSelection) -> Iterator[Item]:
             for each in islice(wanted, selection.max_frames):
                 yield _item_of(media, each)
     except ImageError as error:
-        yield Item(media.name, error)
+        yield Item(media.name, error, is_picture=False)
 
 
 def read_live(
@@ -110,7 +111,7 @@ def read_live(
     with closing(NewestOfEach(sources, stopped=stopped)) as live:
         for number, found in live:
             if isinstance(found, ImageError):
-                yield number, Item(media[number].name, found)
+                yield number, Item(media[number].name, found, is_picture=False)
                 continue
             counts[number] += 1
             yield number, _item_of(media[number], found)

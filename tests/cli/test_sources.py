@@ -131,10 +131,21 @@ def test_missing_inputs_are_reported_once_and_the_rest_is_read(detect, tree):
     done = detect("list.txt", "empty", "*.gif", "b.png", "none.txt")
     assert names_in(done.out) == ["a.jpg", "b.png"]
     assert done.status == 1
-    *reasons, count, _ = done.err.splitlines()
+    *reasons, count, sources, summary = done.err.splitlines()
     told = [reason.split(": ")[1] for reason in reasons]
     assert told == ["gone.jpg", "empty", "*.gif", "none.txt"]
-    assert count == "4 of 6 pictures could not be read"
+    assert count == "1 of 3 pictures could not be read"
+    assert sources == "3 sources have no pictures or could not be read to the end"
+    assert summary.startswith("3 pictures, ")
+    assert ", 1 failed, " in summary
+
+
+def test_a_folder_without_pictures_is_no_picture(detect, tree):
+    (tree / "empty").mkdir()
+    done = detect("empty")
+    assert done.status == 1
+    *_, last = done.err.splitlines()
+    assert last == "1 source has no pictures or could not be read to the end"
 
 
 def test_fail_fast_stops_at_the_first(detect):

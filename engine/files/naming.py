@@ -16,6 +16,11 @@ def escaped(text: str) -> str:
     )
 
 
+def escaped_bytes(text: str) -> str:
+    """Escape undecodable bytes alone, so that the text is valid UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def shown(name: str | Path) -> str:
     """Escape control characters and undecodable bytes; shorten a long name in the middle."""
     printable = escaped(str(name))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from engine.errors import ImageError
+from engine.files.naming import escaped_bytes
 from engine.vision import serialize
 from engine.vision.classification import Classification
 from engine.vision.result import Result
@@ -75,20 +76,22 @@ def table(
     scores = np.concatenate([np.empty(0, np.float32), *(each.scores for each in results)])
     class_ids = np.concatenate([np.empty(0, np.int64), *(each.class_ids for each in results)])
     labels = [label for each in results for label in each.labels]
-    errors = [_text(str(each)) if isinstance(each, ImageError) else None for each in outcomes]
+    errors = [
+        escaped_bytes(str(each)) if isinstance(each, ImageError) else None for each in outcomes
+    ]
     columns = [
-        pa.array([path if path is None else _text(path) for path in paths], pa.string()),
+        pa.array([path if path is None else escaped_bytes(path) for path in paths], pa.string()),
         lists_of(pa.ListArray.from_arrays(corners, pa.array(edges.ravel()))),
         lists_of(pa.array(scores)),
         lists_of(pa.array(class_ids)),
-        lists_of(pa.array([_text(each) for each in labels], pa.string())),
+        lists_of(pa.array([escaped_bytes(each) for each in labels], pa.string())),
         pa.array(errors, pa.string()),
     ]
     made = pa.Table.from_arrays(columns, schema=SCHEMA)
     if has_codes:
         codes = [code for each in results for code in each.codes or [None] * len(each)]
         said = (
-            [code and _text(code.text) for code in codes],
+            [code and escaped_bytes(code.text) for code in codes],
             [code and code.format for code in codes],
             [code and [value for point in code.corners for value in point] for code in codes],
         )
@@ -110,14 +113,14 @@ def table_of_classes(
     """Return a table with a row for each picture, for a classifier."""
     rows: list[dict[str, object]] = []
     for path, outcome in zip(paths, outcomes, strict=True):
-        row: dict[str, object] = {"path": path if path is None else _text(path)}
+        row: dict[str, object] = {"path": path if path is None else escaped_bytes(path)}
         if isinstance(outcome, ImageError):
-            row["error"] = _text(str(outcome))
+            row["error"] = escaped_bytes(str(outcome))
         else:
             best = outcome.top()
             row["scores"] = [each.score for each in best]
             row["class_ids"] = [each.class_id for each in best]
-            row["labels"] = [_text(each.label) for each in best]
+            row["labels"] = [escaped_bytes(each.label) for each in best]
         rows.append(row)
     return pa.Table.from_pylist(rows, schema=SCHEMA_OF_CLASSES)
 
@@ -148,8 +151,3 @@ def _finite(value: object) -> object:
     if isinstance(value, float):  # the shortest text that stands for this float32
         return serialize.json_number(float(str(np.float32(value))))
     return value
-
-
-def _text(name: str) -> str:
-    """Return `name` as valid UTF-8, with undecodable bytes escaped as in the engine's JSON."""
-    return name.encode("utf-8", "backslashreplace").decode()

@@ -17,6 +17,7 @@ from engine.vision.detection import Detection
 
 SCHEMA_VERSION = 1
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_ID_DIGITS = 18  # so that an id fits into 64 bits
 _SCORE_DIGITS = 6
 _PIXEL_DIGITS = 3
@@ -81,11 +82,15 @@ def milliseconds(value: float) -> float | None:
 
 
 def json_text(value: object) -> str:
-    """Return strict JSON; undecodable bytes of file names are escaped."""
+    """Return strict JSON.
+
+    Undecodable bytes of file names become text such as \\udce4, as in CSV: a lone surrogate is what
+    many parsers refuse.
+    """
     import json
 
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 
 def engine_entry(result: DetectorResult) -> dict[str, Any]:

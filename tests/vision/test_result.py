@@ -199,12 +199,16 @@ def test_darknets_json_has_identities_at_the_end():
 
 @pytest.mark.parametrize("style", ["engine", "darknet"])
 @pytest.mark.parametrize(
-    "path", ["C:\\new\\dog.jpg", 'a"b.jpg', "a\nb.jpg", "\udce9.jpg", "\U0001f415"]
+    ("path", "written"),
+    [
+        *((each, each) for each in ("C:\\new\\dog.jpg", 'a"b.jpg', "a\nb.jpg", "\U0001f415")),
+        ("\udce9.jpg", "\\udce9.jpg"),  # a lone surrogate, which strict parsers refuse
+    ],
 )
-def test_file_names_are_escaped(path, style):
+def test_file_names_are_escaped(path, written, style):
     text = result(path=path, class_ids=np.array([2, 2, 2])).to_json(style)
     loaded = json.loads(text.encode("utf-8"))
-    assert loaded.get("filename", loaded.get("path")) == path
+    assert loaded.get("filename", loaded.get("path")) == written
     assert NAMES[2] in str(loaded)
 
 

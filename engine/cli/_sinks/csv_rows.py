@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from engine.sources.item import Item
 from engine.vision import serialize
 
 _NUMBERS = re.compile(r"-?[0-9.]+(e-?[0-9]+)?( -?[0-9.]+(e-?[0-9]+)?)+")  # such as corners
+_ESCAPE = re.compile(r"\\([nrt\\]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _CLASS_COLUMNS = ("path", "rank", "class_id", "label", "score")
 _FRAME, _ERROR = "frame", "error"
@@ -50,7 +52,7 @@ class BoxRows(Sink):
         self._out = TextOutput(path, existing=existing, incremental=True)
         self.is_stdout = self._out.is_stdout
         self._earlier: EarlierLines | None = None
-        self._unsure: Key | None = None  # a picture that may lack rows
+        self._replaces_last = True  # the rows of the last picture, once
         self._is_past_last = False  # the pictures that are asked for come after all rows
         if existing == "resume" and not self.is_stdout:
             head = self._text([self._columns]).rstrip("\n")
@@ -60,18 +62,18 @@ class BoxRows(Sink):
                 starts=(head,),
                 has_groups=True,
             )
-            self._unsure = self._earlier.last if self._earlier else None
-            self._is_past_last = self._unsure is None
+            self._is_past_last = self._earlier is None or self._earlier.last is None
 
     def lacks(self, item: Item) -> bool | None:
         if self.is_stdout:
             return None
         if self._earlier is None:
             return True
-        self._is_past_last |= _key_of(item) == self._earlier.last
-        if _key_of(item) == self._unsure:  # without a torn row: complete if other outputs have it
-            return True if self._earlier.is_torn else None
-        if self._earlier.has(_key_of(item)):
+        key = _key_of(item)
+        if self._earlier.may_lack(key):
+            self._is_past_last = True
+            return True if self._earlier.is_torn else None  # complete if other outputs have it
+        if self._earlier.has(key):
             return False
         return True if self._all_pictures else None
 
@@ -81,7 +83,11 @@ class BoxRows(Sink):
         if found is None:  # rows after the last ones may be lost, if no other output tells
             return True if self._is_past_last else None
         rows = max(found, 1) if self._all_pictures else found
-        return self._earlier.objects[_key_of(item)] < rows
+        key = _key_of(item)
+        is_missing = self._earlier.objects[key] < rows
+        if key == self._earlier.last and not is_missing:
+            self._replaces_last = False
+        return is_missing
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         size = 0
@@ -93,7 +99,8 @@ class BoxRows(Sink):
             self._out.write(self._text([self._columns]))
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        rows = [[_neutral(each) for each in row] for row in self._rows(outcome)]
+        path = _key_of(item)[0]
+        rows = [[path, *map(_neutral, row[1:])] for row in self._rows(outcome)]
         if self._all_pictures and not rows:
             rows = [self._row_without_results(item)]
         self._write(item, ([*row, _frame_of(item), *[""] * self._all_pictures] for row in rows))
@@ -118,9 +125,10 @@ class BoxRows(Sink):
 
     def _write(self, item: Item, rows: Iterable[Iterable[object]]) -> None:
         text = self._text(rows)
-        if self._earlier is not None and _key_of(item) == self._unsure:
+        is_last = self._earlier is not None and _key_of(item) == self._earlier.last
+        if self._earlier is not None and is_last and self._replaces_last:
             self._out.replace(self._earlier.last_start, self._earlier.size, text)
-            self._unsure = None
+            self._replaces_last = False
         else:
             self._out.write(text)
 
@@ -138,11 +146,21 @@ class BoxRows(Sink):
 
 def _key_of(item: Item) -> Key:
     name = item.frame.video if item.frame else item.name
-    return str(_neutral(name)), item.frame.number if item.frame else None
+    return _cell_of(name), item.frame.number if item.frame else None
 
 
 def _frame_of(item: Item) -> int | str:
     return item.frame.number if item.frame else ""
+
+
+def _cell_of(name: str) -> str:
+    """Return the text for a name; no two names have the same one.
+
+    A backslash is doubled if it could be taken for an escape, except where it separates folders.
+    """
+    if os.sep != "\\" and (not name.isprintable() or _ESCAPE.search(name)):
+        name = name.replace("\\", 2 * "\\")
+    return str(_neutral(name))
 
 
 def _neutral(value: object) -> object:
@@ -150,7 +168,7 @@ def _neutral(value: object) -> object:
     if not isinstance(value, str):
         return value
     printable = escaped(value)
-    is_formula = value.startswith(_FORMULA_STARTS) and not _NUMBERS.fullmatch(value)
+    is_formula = value.lstrip("'").startswith(_FORMULA_STARTS) and not _NUMBERS.fullmatch(value)
     return f"'{printable}" if is_formula else printable
 
 

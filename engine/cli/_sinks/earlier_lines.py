@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 from engine.errors import InputError
 from engine.files import locks
 from engine.files.atomic import NewFile, unwritable
-from engine.files.naming import shown
+from engine.files.naming import escaped_bytes, shown
 from engine.sources.item import Item
 
 _BLOCK = 1 << 20
@@ -43,6 +43,7 @@ class EarlierLines:
     pictures: Counter[Key] = field(default_factory=Counter)
     objects: Counter[Key] = field(default_factory=Counter)  # in each picture
     last: Key | None = None
+    _latest: Key | None = None  # the last picture asked for that has lines
     last_start: int = 0  # where the lines of the last picture begin
     is_torn: bool = False  # the run was killed while it wrote a line, perhaps of the last picture
     _file_size: int = 0  # when it was read
@@ -110,11 +111,25 @@ class EarlierLines:
         self._bytes_left_out += size
 
     def has(self, key: Key) -> bool:
-        """Tell whether a picture has lines; of one that is named twice, each time uses up some."""
+        """Tell whether a picture has lines; of one that is named twice, each time uses up some.
+
+        The lines of a picture that is named twice in a row form one group.
+        """
+        if self.continues(key):
+            return True
         if not self.pictures[key]:
             return False
         self.pictures[key] -= 1
+        self._latest = key
         return True
+
+    def continues(self, key: Key) -> bool:
+        """Tell whether the latest picture that has lines is asked for once more."""
+        return self.has_groups and key == self._latest
+
+    def may_lack(self, key: Key) -> bool:
+        """Tell whether these are the last lines, of which some may not have been written."""
+        return key == self.last and self.pictures[key] == 1 and not self.continues(key)
 
     def remove_failures(self) -> None:
         """Write the file again without the lines of pictures that could not be read."""
@@ -153,8 +168,3 @@ def key_of(item: Item) -> Key:
     """Return the picture of an item as JSON lines name it."""
     name = item.frame.video if item.frame else item.name
     return escaped_bytes(name), item.frame.number if item.frame else None
-
-
-def escaped_bytes(name: str) -> str:
-    """Escape the bytes of a name that are not UTF-8."""
-    return name.encode("utf-8", "backslashreplace").decode()

@@ -10,9 +10,10 @@ from typing import Any
 from engine.cli._json_report import JSON_VERSION
 from engine.cli._output_files import Existing
 from engine.cli._sinks.base import Sink
-from engine.cli._sinks.earlier_lines import EarlierLines, Line, escaped_bytes, key_of
+from engine.cli._sinks.earlier_lines import EarlierLines, Line, key_of
 from engine.cli._sinks.text_output import TextOutput
 from engine.errors import ImageError
+from engine.files.naming import escaped_bytes
 from engine.sources.item import Item
 from engine.version import __version__
 from engine.vision import serialize

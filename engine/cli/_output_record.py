@@ -38,6 +38,7 @@ class OutputRecord:
         self._folder = real(folder)
         self._path = Path(folder) / FILE
         self._key_of = key_of
+        self._relative_folders: dict[str, str] = {}
         self._size = self._lines = 0  # that have been read
         self.owners: dict[str, Owned] = {}
         if os.path.lexists(self._path):
@@ -51,12 +52,13 @@ class OutputRecord:
             return
         try:
             with self._path.open("ab+") as file, locks.held(file):
-                for other in self._read_on(file):
-                    if self._key_of(other) == key and other.picture != owned.picture:
-                        raise self._taken_error(other)
-                if self.owners.get(key) == owned:  # another run has added the same line
-                    return
-                file.truncate(self._size)
+                if os.fstat(file.fileno()).st_size != self._size:
+                    for other in self._read_on(file):
+                        if self._key_of(other) == key and other.picture != owned.picture:
+                            raise self._taken_error(other)
+                    if self.owners.get(key) == owned:  # another run has added the same line
+                        return
+                    file.truncate(self._size)
                 line = {"output": owned.name, "picture": self._relative(owned.picture)}
                 file.write(json.dumps(line).encode() + b"\n")
                 file.flush()
@@ -97,10 +99,15 @@ class OutputRecord:
 
     def _relative(self, picture: str) -> str:
         """Return a path that stays valid if the folders of pictures and outputs move together."""
-        try:
-            return picture if is_url(picture) else os.path.relpath(picture, self._folder)
-        except ValueError:  # on different drives
+        if is_url(picture):
             return picture
+        folder, name = os.path.split(picture)
+        if folder not in self._relative_folders:
+            try:
+                self._relative_folders[folder] = os.path.relpath(folder, self._folder)
+            except ValueError:  # on different drives
+                self._relative_folders[folder] = folder
+        return os.path.join(self._relative_folders[folder], name)  # noqa: PTH118
 
     def _absolute(self, picture: str) -> str:
         if is_url(picture):

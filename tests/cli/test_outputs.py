@@ -249,11 +249,16 @@ def test_name_used_thousands_of_times_is_numbered_quickly():
 def test_picture_its_format_cannot_hold_becomes_a_png(detect, tree):
     for name, size in (("wide.jpg", (70_000, 3)), ("flat.webp", (20_000, 1))):
         write_picture(tree / "as.png", size=size).rename(tree / "one" / name)
-    done = detect("one", "-o", "out", "--crops", "crops", "--threshold", "0.01", "--quiet")
+    write_picture(tree / "one" / "wide.png", size=(30, 20))
+    options = ("one", "-o", "out", "--crops", "crops", "--threshold", "0.01")
+    done = detect(*options, "--quiet")
     assert (done.status, done.out, done.err) == (0, "", "")
-    assert {path.name for path in (tree / "out").glob("[!.]*")} == {"7.jpg", "flat.png", "wide.png"}
-    with Image.open(tree / "out" / "wide.png") as image:
-        assert image.size == (70_000, 3)
+    written = {path.name: path for path in (tree / "out").glob("[!.]*")}
+    assert written.keys() == {"7.jpg", "flat.webp.png", "wide.jpg.png", "wide.png"}
+    assert "nothing left to do, 4 done before" in detect(*options, "--resume").err
+    for name, size in (("wide.jpg.png", (70_000, 3)), ("wide.png", (30, 20))):
+        with Image.open(written[name]) as image:
+            assert image.size == size
 
 
 @pytest.mark.parametrize("option", ["-o", "--save-txt", "--crops"])

@@ -104,8 +104,8 @@ class Annotated(Sink):
     def lacks(self, item: Item) -> bool:
         if self._file is not None:
             return not self._file.exists()
-        name = _video_for(item) if item.frame else file_names.usual_picture_of(item)
-        return not self._folder.has(name)
+        names = [_video_for(item)] if item.frame else file_names.pictures_of(item)
+        return not any(map(self._folder.has, names))
 
     def finish(self) -> None:
         self._live.clear()

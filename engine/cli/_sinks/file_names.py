@@ -33,9 +33,18 @@ def suffix_of(source: str) -> str:
 
 
 def picture_of(item: Item, size: tuple[int, int]) -> str:
-    """Return the name for a picture of this size: .png if its source's format cannot hold it."""
-    name = usual_picture_of(item)
-    return name if fits(size, name) else output_of(item) + _OTHER_FORMAT
+    """Return the name for a picture of this size; x.jpg.png if JPEG cannot hold it."""
+    usual, other = pictures_of(item)
+    return usual if fits(size, usual) else other
+
+
+def pictures_of(item: Item) -> tuple[str, str]:
+    """Return the usual name for a picture, and that for one too large for the usual format.
+
+    The second one is not x.png, which may be the name for another picture.
+    """
+    usual = usual_picture_of(item)
+    return usual, usual + _OTHER_FORMAT
 
 
 def crop_of(item: Item, size: tuple[int, int], number: int) -> str:

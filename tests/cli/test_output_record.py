@@ -194,6 +194,12 @@ def test_a_run_that_overwrites_and_stops_leaves_a_record_of_what_it_wrote(here, 
     }
 
 
+def test_a_folder_without_pictures_gets_no_name(here, detect):
+    (here / "pics").mkdir()
+    assert detect("pics", "--save-txt", "labels", "--resume")[0] == 1
+    assert not (here / "labels" / FILE).exists()
+
+
 def lines_of(folder):
     return [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
 

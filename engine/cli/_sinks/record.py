@@ -20,7 +20,8 @@ class Record(Sink):
         self._archives = [each for each in known if each.media.kind is MediaKind.ARCHIVE]
 
     def lacks(self, item: Item) -> None:
-        self._claim(item)  # files that are complete may be older than the record
+        if item.is_picture:
+            self._claim(item)  # files that are complete may be older than the record
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         for media, output in self._archives:

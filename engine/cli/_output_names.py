@@ -56,6 +56,11 @@ class OutputNames:
                 self._owners[key] = _NOBODY if is_shared else picture
                 self._earlier.setdefault(picture, []).append(name)
 
+    @property
+    def has_folders(self) -> bool:
+        """Whether files will have these names."""
+        return bool(self._records)
+
     def name_of(self, media: Media) -> tuple[str, bool]:
         """Return the name for the next source, and whether a number distinguishes it."""
         default = "video" if media.has_frames else "picture"
@@ -68,7 +73,7 @@ class OutputNames:
 
     def name_of_member(self, wanted: str, item: Item) -> str:
         """Return the name for the next picture of an archive; announce a number."""
-        if not self._records:  # no file will have this name
+        if not self.has_folders:
             return wanted
         name, has_number = self._unused(wanted, self._identity(item.name))
         if has_number:
@@ -84,7 +89,7 @@ class OutputNames:
             named.append(NamedMedia(media, name))
             if has_number:
                 numbered.append(named[-1])
-        if numbered and self._records:
+        if numbered and self.has_folders:
             media, name = numbered[0]
             _log.warning(
                 "%d of %d sources have the name of another one, so their outputs get a number: "
@@ -104,7 +109,7 @@ class OutputNames:
         """Yield each source with its name as it arrives; announce each number."""
         for each in media:
             name, has_number = self.name_of(each)
-            if has_number and self._records:
+            if has_number and self.has_folders:
                 _announce(each.name, name)
             yield NamedMedia(each, name)
 

@@ -452,7 +452,7 @@ def test_save_crop_makes_a_folder_for_each_label(tmp_path):
         found.save_crop(tmp_path / "crops", PICTURE)
     assert found.save_crop(tmp_path / "crops", PICTURE, overwrite=True) == paths
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="expected a folder, got a file"):
         found.save_crop(tmp_path / "file", PICTURE)
 
 

@@ -75,9 +75,7 @@ def test_curls_default_content_type_is_accepted(server, pictures):
 
 
 def test_form_with_a_file_gives_the_same_and_its_name(server, detector, pictures):
-    body = form(
-        ("comment", None, b"hello"), ("image", 'd"\u00f6g.png'.replace('"', '\\"'), pictures[1])
-    )
+    body = form(("image", 'd"\u00f6g.png'.replace('"', '\\"'), pictures[1]))
     reply = server.post("/detect", body, **FORM)
     assert reply.status == 200
     expected = {**detector(pictures[1]).to_dict(), "path": 'd"\u00f6g.png'}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -216,7 +216,34 @@ def _of_sources(service: Service) -> list[metrics.Labelled]:
             *("engine_source_clients", "gauge", "Clients that follow a source."),
             of_each(lambda each: len(each.viewers)),
         ),
+        *_counts(service.live),
     ]
+
+
+def _counts(live: Iterable[LiveSource]) -> Iterator[metrics.Labelled]:
+    """Yield what the lines and zones of all sources count."""
+    crossings: dict[str, float] = {}
+    visitors: dict[str, float] = {}
+    inside: dict[str, float] = {}
+    for source in live:
+        number = str(source.number)
+        counts = source.counts or {"lines": (), "zones": ()}
+        for line in counts["lines"]:
+            for way in ("in", "out"):
+                for label, count in line[way].items():
+                    place = {"source": number, "line": line["name"], "label": label}
+                    crossings[metrics.labels(**place, direction=way)] = count
+        for zone in counts["zones"]:
+            for label, count in zone["visitors"].items():
+                key = metrics.labels(source=number, zone=zone["name"], label=label)
+                visitors[key] = count
+                inside[key] = zone["inside"].get(label, 0)
+    for name, kind, help_text, values in (
+        ("engine_line_crossings_total", "counter", "Objects that crossed a line.", crossings),
+        ("engine_zone_objects", "gauge", "Objects in a zone.", inside),
+        ("engine_zone_visitors_total", "counter", "Objects that were in a zone.", visitors),
+    ):
+        yield metrics.Labelled(name, kind, help_text, values)
 
 
 # Handlers are coroutines because Starlette runs other functions in a thread.

@@ -160,6 +160,7 @@ class LiveSource:
         self.title = title_of(name)
         self.frames = 0  # that the network processed
         self.received = 0
+        self.counts: Mapping[str, Any] | None = None  # of lines and zones
         self.viewers: set[Viewer] = set()
         self._name = name
         self._service = service
@@ -168,7 +169,6 @@ class LiveSource:
         if plan:  # the tracker needs the boxes of low scores
             self._settings = replace(self._settings, threshold=plan.low)
         self._scene: Scene | None = None
-        self._counts: Mapping[str, Any] | None = None
         self._size: tuple[int, int] | None = None
         self._lost: str | None = None  # why there is no frame
         self._failure: str | None = None  # why the latest frame has no result
@@ -201,7 +201,7 @@ class LiveSource:
             "width": width,
             "height": height,
             "clients": len(self.viewers),
-            **({} if self._counts is None else {"counts": self._counts}),
+            **({} if self.counts is None else {"counts": self.counts}),
             "mjpeg": f"/sources/{self.number}/mjpeg",
             "jsonl": f"/sources/{self.number}/jsonl",
         }
@@ -313,7 +313,7 @@ class LiveSource:
         if self._scene is None:
             self._scene = plan.scene(float(decoded.rate))
         followed = self._scene.follow(result, seconds=decoded.seconds)
-        self._counts = followed.counts
+        self.counts = followed.counts
         return followed
 
 

@@ -78,7 +78,7 @@ class Metrics:
         lines = [*self._lines(gauges, info)]
         for each in labelled:
             lines += _head(each.name, each.kind, each.help_text)
-            lines += [f"{each.name}{{{labels}}} {value}" for labels, value in each.values.items()]
+            lines += [f"{each.name}{{{key}}} {value}" for key, value in each.values.items()]
         return "".join(f"{line}\n" for line in lines)
 
     def _lines(
@@ -103,9 +103,13 @@ class Metrics:
         for name, (help_text, value) in gauges.items():
             yield from _head(name, "gauge", help_text)
             yield f"{name} {value}"
-        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in info.items())
         yield from _head("engine_info", "gauge", "Version, device and task.")
-        yield f"engine_info{{{labels}}} 1"
+        yield f"engine_info{{{labels(**info)}}} 1"
+
+
+def labels(**values: str) -> str:
+    """Return labels as they stand between the braces; names of classes may be any text."""
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items())
 
 
 def _head(name: str, kind: str, help_text: str) -> Iterator[str]:
@@ -114,4 +118,5 @@ def _head(name: str, kind: str, help_text: str) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -20,6 +20,7 @@ from tests.serve.camera import Camera
 from tests.serve.running import serving, until
 
 from engine.serve.access import Access  # isort: skip - `running` skips this without the extra
+from engine.serve import metrics  # isort: skip
 from engine.serve.live import LiveOptions, title_of  # isort: skip
 
 needs.package("av")
@@ -98,7 +99,13 @@ def test_what_crosses_lines_and_is_in_zones_is_counted(live, monkeypatch):
         assert "counts" not in json.loads(answer.readline())
     counted, plain, _ = sources_of(live)
     assert "counts" not in plain
-    assert counted["counts"]["zones"][0]["visitors"]
+    (zone,) = counted["counts"]["zones"]
+    label, count = next(iter(zone["visitors"].items()))
+    text = live.get("/metrics").content.decode()
+    key = f'engine_zone_visitors_total{{source="0",zone="all",label="{label}"}}'
+    assert int(re.search(rf"^{re.escape(key)} (\d+)$", text, re.MULTILINE)[1]) >= count
+    assert re.search(r'^engine_zone_objects{source="0",zone="all",label="\w+"} \d', text, re.M)
+    assert "# TYPE engine_line_crossings_total counter" in text
 
     from engine.serve import live as module
 
@@ -263,3 +270,7 @@ def test_lines_may_belong_to_one_source():
 def test_settings_in_vain_are_refused(capsys, words, reason):
     assert cli.main(["serve", *words.split()]) == 2
     assert capsys.readouterr().err == f"Error: {reason}\n"
+
+
+def test_labels_of_metrics_may_be_any_text():
+    assert metrics.labels(line='a"b\\c\n\udce9') == 'line="a\\"b\\\\c\\n\\\\udce9"'

@@ -178,9 +178,8 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
         *_document_sinks(arguments, feed, existing),
         *_folder_sinks(arguments, feed, reserved, existing),
     ]
-    if (
-        feed.naming and feed.naming.has_folders
-    ):  # names are recorded before files appear; when these replace others, after
+    if feed.naming and feed.naming.has_folders:
+        # Names are recorded before files appear, and after files that replace others.
         record = Record(feed.naming, feed.found)
         made.insert(len(made) if existing == "replace" else 0, record)
     if not (arguments.quiet or arguments.progress or any(sink.is_stdout for sink in made)):

@@ -95,7 +95,7 @@ class OutputRecord:
     def _taken_error(self, other: Owned) -> InputError:
         where = shown(self._path.parent / other.name)
         problem = f"another run has taken this name, for {shown(other.picture)}"
-        return InputError(f"{where}: {problem}. Add --resume to go on with other names")
+        return InputError(f"{where}: {problem}. Run again with --resume: it takes another name")
 
     def _relative(self, picture: str) -> str:
         """Return a path that stays valid if the folders of pictures and outputs move together."""

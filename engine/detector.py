@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import replace
+from operator import is_
 from os import PathLike
 from pathlib import Path, PurePath
 from threading import Event
@@ -92,6 +93,7 @@ class Detector:
             is_untrusted=decoders is not None,
         )
         self._check_tiles(settings)
+        self._latest: tuple[tuple[object, ...], Settings] = (settings, *[None] * 5), settings
         self._layers: Program | None = None  # keeps every layer; compiled on first use
         self._lock = fork_safety.lock()
         if settings.read:
@@ -437,7 +439,16 @@ class Detector:
         tiles: Tiles | None,
         overlap: float | None,
     ) -> Settings:
-        """Return the settings of load() with those that a call replaces."""
+        """Return the settings of load() with those that a call replaces.
+
+        Calls in a loop give the same objects, so that the latest settings are kept: to make and
+        check new ones takes longer than the rest of what a call does before its run.
+        """
+        asked = self.settings, threshold, nms, max_detections, read, overlap
+        latest, known = self._latest
+        may_know = classes is None and tiles is None  # the others cannot change in place
+        if may_know and all(map(is_, asked, latest)):
+            return known
         given = {
             "threshold": threshold,
             "nms": nms,
@@ -453,6 +464,8 @@ class Detector:
         if settings.read:
             self.check_reading()
         self._check_tiles(settings)
+        if may_know:
+            self._latest = asked, settings
         return settings
 
     def read_codes(self, picture: Picture, result: Result, settings: Settings) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
@@ -228,7 +228,7 @@ class Intake:
         """
         _, height, width = self.shape.sides
         pictures = [Picture(each) for each in arrays]
-        placement = Placement(pictures[0].size, (width, height), self.resize)
+        placement = _placement(pictures[0].size, (width, height), self.resize)
         fields = zip(arrays, repeat(placement), repeat(self.exact), repeat(None))
         placed = tuple(map(_placed, fields))
         milliseconds = (time.perf_counter() - start) * 1e3 / len(arrays)
@@ -245,6 +245,8 @@ def _without_frames(error: ImageError) -> ImageError:
             chain += (each.__cause__, each.__context__)
     return error
 
+
+_placement = lru_cache(maxsize=64)(Placement)  # most arrays have the size of the ones before
 
 # The constructors of a NamedTuple are written in Python and would take half of the time here.
 _placed: Callable[[tuple[Array, Placement, bool, None]], Placed] = partial(tuple.__new__, Placed)

@@ -71,6 +71,7 @@ class PictureRuns:
         self._is_untrusted = is_untrusted
         self.has_state = any(tensor.is_state for tensor in program.plan.tensors)
         self._reader: CodeReader | None = None
+        self._latest: tuple[Settings, DetectionSettings] | None = None
         self._batch_decoder: BatchDecoder | None = None
         self._lock = fork_safety.lock()
 
@@ -215,6 +216,15 @@ class PictureRuns:
     def _detection_settings(
         self, settings: Settings, *, of_tile: bool = False
     ) -> DetectionSettings:
+        latest = self._latest  # runs have the same settings thousands of times a second
+        if latest is not None and latest[0] is settings and not of_tile:
+            return latest[1]
+        made = self._made_settings(settings, of_tile=of_tile)
+        if not of_tile:
+            self._latest = settings, made
+        return made
+
+    def _made_settings(self, settings: Settings, *, of_tile: bool) -> DetectionSettings:
         suppression = self._suppression
         if settings.nms != suppression.threshold:
             suppression = replace(suppression, threshold=settings.nms)

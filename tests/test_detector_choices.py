@@ -277,3 +277,19 @@ def test_candidates_can_be_passed_to_find(load):
     for rows, picture in zip(usual, pictures, strict=True):
         found = postprocess(rows, placement, detector.suppression)
         np.testing.assert_array_equal(found.class_ids, detector(picture).class_ids)
+
+
+def test_settings_of_a_call_are_those_that_it_names(load, monkeypatch):
+    detector = load(device="cpu", threshold=0.4)
+    made = []
+    submit = detector._program.submit
+
+    def note(placed, settings):
+        made.append((settings[0].threshold, settings[0].max_detections))
+        return submit(placed, settings)
+
+    monkeypatch.setattr(detector._program, "submit", note)
+    asked = [(0.5, None), (0.5, None), (0.5, 3), (None, None), (0.6, 3), (0.6, 3)]
+    for threshold, most in asked:
+        detector(np.zeros((20, 30, 3), np.uint8), threshold=threshold, max_detections=most)
+    assert made == [(threshold or 0.4, most) for threshold, most in asked]

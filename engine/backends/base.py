@@ -172,6 +172,10 @@ class OpTime:
 class TimedProgram(Program, Protocol):
     """A program that can time its parts."""
 
+    def settle(self) -> None:
+        """Wait until it runs as fast as it will: tuning may go on while a program runs."""
+        ...
+
     def stages(
         self, images: Array | Sequence[Placed], *, threshold: float | None = None
     ) -> tuple[Stages, Sequence[Any]]:

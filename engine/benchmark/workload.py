@@ -34,6 +34,7 @@ class Workload:
         program = self.device.compile(plan, batch=batch, precision=self.precision)
         if not isinstance(program, TimedProgram):
             raise InputError(f"{self.device.name}: expected one device, got several")
+        program.settle()
         return program
 
     def pictures(self, batch: int) -> list[Array]:

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
     running.add_argument("--threads", type=int, metavar="N", help="threads of the CPU backend")
     running.add_argument(
-        "--batch", type=_batches, default=(1,), metavar="N,N", help="batch sizes to measure (1)"
+        "--batch", type=batches, default=(1,), metavar="N,N", help="batch sizes to measure (1)"
     )
     running.add_argument("--image", metavar="FILE", help="a picture (noise of 768 x 576)")
     running.add_argument(
@@ -291,7 +291,7 @@ def _picture(path: str | None, channels: int) -> Any:
     return image.read(Path(path), channels=channels).pixels
 
 
-def _batches(text: str) -> tuple[int, ...]:
+def batches(text: str) -> tuple[int, ...]:
     """Parse 1 or 1,8,64."""
     words = text.split(",")
     if not all(word.isascii() and word.isdecimal() and int(word) > 0 for word in words):

@@ -1,5 +1,6 @@
 """A host stand-in for a GPU whose allocations, launches and copies fail on request."""
 
+from threading import Lock
 from types import SimpleNamespace
 from weakref import WeakSet
 
@@ -93,6 +94,7 @@ class FaultyDevice(HostDevice):
         self.name = "cuda:0"
         self.measured = {}
         self._tuner = None
+        self._turn = Lock()
         self._programs = WeakSet()
         self.context = self._context = FaultyContext(self.trouble)
 

@@ -23,6 +23,7 @@ from engine.arguments import parse_integer
 from engine.arrays import Array
 from engine.backends.cpu import blas
 from engine.backends.cpu.affinity import WorkerAffinity
+from engine.concurrency.cores import usable_cores
 from engine.errors import InputError, translate_thread_errors
 from engine.files.naming import shown
 
@@ -36,9 +37,7 @@ def thread_count() -> int:
     """Return ENGINE_NUM_THREADS, or the number of processors that this process may use."""
     text = os.environ.get(THREADS_VARIABLE, "").strip()
     if not text:
-        if hasattr(os, "sched_getaffinity"):
-            return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
+        return usable_cores()
     count = parse_integer(text)
     if not count:
         raise InputError(f"{THREADS_VARIABLE}: expected a number of threads, got {shown(text)!r}")

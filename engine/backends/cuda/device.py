@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from math import inf
+from threading import Lock
 from time import monotonic
 from typing import Any
 from weakref import WeakSet, finalize
 
+import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.base import Peaks
@@ -21,10 +23,11 @@ from engine.backends.cuda.lower import PASSES, lowering
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.ops.target import VALUE_BYTES, Choice, Target
 from engine.backends.cuda.runtime import hardware_peaks
+from engine.backends.cuda.runtime.improvement import improve_later
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.backends.cuda.runtime.trials import Trials
 from engine.backends.cuda.tune.measure import PLAIN, measure, shortlist
-from engine.backends.cuda.tune.tune_layers import SECONDS, Tuner, gates, time_limit
+from engine.backends.cuda.tune.tune_layers import SECONDS, Tuner, gates, is_waited_for, time_limit
 from engine.errors import InputError, suggest
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
@@ -41,6 +44,7 @@ class CudaDevice:
         self.name = f"cuda:{index}"
         self.measured: dict[str, Choice] = {}  # the fastest algorithm by a convolution's signature
         self._tuner: Tuner | None = None
+        self._turn = Lock()  # of searches in the background
         self._programs: WeakSet[CudaProgram] = WeakSet()
         self._context = Context(self.name, index)
         finalize(self, self._context.close)
@@ -62,17 +66,27 @@ class CudaDevice:
         graph: bool = True,
         algorithm: str | None = None,
         tune: bool = True,
+        waits: bool | None = None,
     ) -> CudaProgram:
         """Make the plan ready; `graph` records and replays, `algorithm` forces one on Conv2d.
 
-        With `tune`, convolutions that this card has not met are measured, for at most ENGINE_TUNE
-        seconds. With more than the default of ten, the network as a whole is timed as well.
+        With `tune`, convolutions that this card has not met are measured: in the background, while
+        the program runs by the rule of thumb, or for at most ENGINE_TUNE seconds before it runs.
+        With more than ten seconds, the network as a whole is timed as well. `waits` overrides the
+        choice between the two.
         """
         fused = self._fused(plan, batch, precision, algorithm)
         if fused.target.precision != precision:
             _log.info("%s: runs in float32: %s would change its results", self.name, precision)
         limit = time_limit() if tune and algorithm is None else 0
-        if limit:
+        has_state = any(each.is_state for each in plan.tensors)  # which a change would lose
+        is_later = (
+            limit > 0
+            and not (is_waited_for() if waits is None else waits)
+            and not has_state
+            and not self._knows(fused)
+        )
+        if limit and not is_later:
             self._tune(fused, limit, as_a_whole=graph)
         lowered = lowering.place(self._with_choices(fused))
         program = CudaProgram(self._context, lowered, has_graphs=graph)
@@ -82,29 +96,82 @@ class CudaDevice:
         except BaseException:
             program.close()
             raise
+        if is_later:
+            search = partial(self._improved, fused, limit, as_a_whole=graph)
+            improve_later(program, search, self._turn)
         return program
 
-    def _tune(self, fused: Lowered, limit: float, *, as_a_whole: bool) -> None:
+    def tune(
+        self,
+        plan: Plan,
+        *,
+        batch: int,
+        precision: str,
+        seconds: float,
+        report: Callable[[str], None],
+    ) -> None:
+        """Do now what compile() leaves to the background; `report` gets the progress."""
+        self._tune(self._fused(plan, batch, precision), seconds, as_a_whole=True, report=report)
+
+    def run_time(self, plan: Plan, *, batch: int, precision: str) -> float:
+        """Return the milliseconds of a run with the algorithms that are known."""
+        self._known_tuner()
+        program = self.compile(plan, batch=batch, precision=precision, tune=False)
+        source = plan.source
+        images = np.random.default_rng(0).random((batch * source.steps, *source.shape.sides))
+        try:
+            return float(np.median(program.measure(images.astype(np.float32))))
+        finally:
+            program.close()
+
+    def known_choices(self) -> dict[str, Any]:
+        """Return the tuner's choices for this card, for take_choices() on another machine."""
+        return self._known_tuner().export()
+
+    def take_choices(self, choices: Any, name: str) -> int:
+        """Keep choices of another machine with such a card; `name` is for messages."""
+        return self._known_tuner().take(choices, name)
+
+    def _known_tuner(self) -> Tuner:
+        self._tuner = self._tuner or Tuner(self._context, self.measured)
+        return self._tuner
+
+    def _improved(self, fused: Lowered, limit: float, *, as_a_whole: bool) -> Lowered:
+        for each in _by_precision(fused):
+            self._known_tuner().compile_ahead(*each)
+        self._tune(fused, limit, as_a_whole=as_a_whole)
+        return lowering.place(self._with_choices(fused))
+
+    def _knows(self, fused: Lowered) -> bool:
+        return all(self._known_tuner().knows(*each) for each in _by_precision(fused))
+
+    def _tune(
+        self,
+        fused: Lowered,
+        limit: float,
+        *,
+        as_a_whole: bool,
+        report: Callable[[str], None] = lambda text: None,
+    ) -> None:
         """Measure what this card has not met, then the network as a whole.
 
         Within the default limit the whole network gets no more time than the measuring took, so
         that small or known networks load fast. With a longer limit it gets all that is left.
         """
-        self._tuner = self._tuner or Tuner(self._context, self.measured)
+        tuner = self._known_tuner()
         plan, target = fused.plan, fused.target
         start = monotonic()
         is_new = False
-        for each in dict.fromkeys((target.precision, "float32")):
-            part = tuple(op for op in plan.ops if target.of(op).precision == each)
-            own = target if each == target.precision else target.in_floats()
+        for each in _by_precision(fused):
             left = limit - (monotonic() - start)
             if left > 0:
-                is_new |= self._tuner.tune(replace(plan, ops=part), own, left)
+                is_new |= tuner.tune(*each, left, report)
         taken = monotonic() - start
         left = limit - taken if limit > SECONDS else min(limit - taken, taken)
         if as_a_whole and left > 0 and (is_new or limit > SECONDS):
             trials = Trials(self._context, fused)
-            self._tuner.tune_network(plan, target, trials.make, left)
+            report("timing the network as a whole")
+            tuner.tune_network(plan, target, trials.make, left)
 
     def _with_choices(self, fused: Lowered) -> Lowered:
         """A copy: what is measured later must not change what a program has prepared."""
@@ -186,3 +253,11 @@ class CudaDevice:
     def close(self) -> None:
         self.close_programs()
         self._context.close()
+
+
+def _by_precision(fused: Lowered) -> Iterator[tuple[Plan, Target]]:
+    """Yield the ops in the program's precision, and those that run in float32 instead."""
+    plan, target = fused.plan, fused.target
+    for each in dict.fromkeys((target.precision, "float32")):
+        part = tuple(op for op in plan.ops if target.of(op).precision == each)
+        yield replace(plan, ops=part), target if each == target.precision else target.in_floats()

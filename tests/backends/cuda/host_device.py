@@ -236,6 +236,8 @@ class _TapedKernels(HostKernels):
         self.launched = launched
         self.in_floats = in_floats
 
+    def load(self, files: object, tiles: object) -> None: ...
+
     def launch(self, *arguments: Any, stream: HostStream, **options: Any) -> None:
         launch = partial(super().launch, *arguments, stream=stream, **options)
         stream.do(partial(run_alone, launch))
@@ -297,13 +299,16 @@ class HostDevice(CudaDevice):
         self.name = name
         self.measured = {}
         self._tuner = None
+        self._turn = Lock()
         self._programs = WeakSet()
         self.context = HostContext(name, memory=memory, runs_kernels=runs_kernels)
         self._context = self.context
 
-    def compile(self, plan: Plan, *, tune: bool = False, **options: Any) -> CudaProgram:
+    def compile(
+        self, plan: Plan, *, tune: bool = False, waits: bool = True, **options: Any
+    ) -> CudaProgram:
         """Without measuring: times on the host mean nothing."""
-        return super().compile(plan, tune=tune, **options)
+        return super().compile(plan, tune=tune, waits=waits, **options)
 
 
 class TapeGraph:

@@ -5,6 +5,7 @@ import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -158,20 +159,34 @@ def counted(monkeypatch, tmp_path):
 
 
 def test_a_warm_start_runs_no_compiler(counted):
-    assert compiler.image((9, 0), "float32") == b"cubin"
-    assert compiler.image((9, 0), "float32") == b"cubin"
+    source = compiler.source("ops/add.cu", (9, 0), "float32")
+    assert not source.is_compiled
+    assert source.image() == b"cubin"
+    assert source.is_compiled
+    assert source.image() == b"cubin"
     assert len(counted) == 1
 
 
 def test_another_card_precision_text_or_toolkit_is_compiled_anew(counted, monkeypatch):
-    compiler.image((9, 0), "float32")
-    compiler.image((8, 0), "float32")
-    compiler.image((9, 0), "float16")
-    monkeypatch.setattr(compiler, "translation_unit", lambda: "other text")
-    compiler.image((9, 0), "float32")
+    first = compiler.source("ops/add.cu", (9, 0), "float32")
+    first.image()
+    compiler.source("ops/add.cu", (8, 0), "float32").image()
+    compiler.source("ops/add.cu", (9, 0), "float16").image()
+    compiler.source("ops/multiply.cu", (9, 0), "float32").image()
+    replace(first, text="other text").image()
     monkeypatch.setattr(FakeToolkit, "identity", "nvrtc 13.1")
-    compiler.image((9, 0), "float32")
-    assert len(counted) == 5
+    first.image()
+    assert len(counted) == 6
+
+
+def test_each_portable_kernel_is_found_in_its_file():
+    declared = {
+        kernel: path
+        for path, text in sources.compiled_together().items()
+        for kernel in compiler.declared(text + sources.by_name()["common.cuh"])
+    }
+    assert {kernel: compiler.file_of(kernel) for kernel in declared} == declared
+    assert set(compiler.declared(compiler.translation_unit())) == set(declared)
 
 
 def test_nvcc_without_a_host_compiler_leaves_the_work_to_nvrtc(monkeypatch):

@@ -8,9 +8,10 @@ import pytest
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.driver import compiler, cublas, loaded_kernels
+from engine.backends.cuda.driver import compiler, cublas
 from engine.backends.cuda.driver.compiler import Toolkit
 from engine.backends.cuda.driver.cublas import Product
+from engine.backends.cuda.driver.launch import Module
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import DeviceError
@@ -117,19 +118,17 @@ def test_sgemm_is_float32_and_tf32_is_not(device):
 
 
 def test_both_compilers_make_kernels_that_load(device):
-    text = compiler.translation_unit()
+    source = compiler.source("vision/border.cu", device.card.capability, "float32")
     for tools in (compiler.toolkit(), Toolkit(None)):
         try:
-            contents = compiler.compile_image(text, (), device.card.capability, tools)
+            contents = compiler.compile_image(source.text, (), source.capability, tools)
         except DeviceError as error:
             pytest.skip(str(error))
 
         def load_and_unload(contents=contents):
-            kernels = loaded_kernels.Kernels(
-                device._context.driver, contents, device.card.capability
-            )
-            kernels._modules[0].function("enter")
-            kernels.close()
+            module = Module(contents)
+            module.function("enter")
+            module.close()
 
         device._context.run(load_and_unload)
 

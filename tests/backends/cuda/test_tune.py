@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -188,7 +187,12 @@ def test_kernels_of_variants_are_compiled_together_before_any_is_measured(
     device: HostDevice, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[object] = []
-    monkeypatch.setattr(tune_layers.tiles, "image", lambda tile, capability: compiled.append(tile))
+    monkeypatch.setattr(tune_layers.tiles, "compiled_from", lambda tile, capability: tile)
+    monkeypatch.setattr(
+        tune_layers.compile_children,
+        "compile_all",
+        lambda wanted, seconds: compiled.extend(wanted) or set(compiled),
+    )
     tuner = tune_layers.Tuner(device.context, {})
     plan = network(64, 48)
     tuner.tune(plan, HOPPER, 10)
@@ -207,14 +211,14 @@ def test_kernels_of_variants_are_compiled_together_before_any_is_measured(
 def test_what_is_not_compiled_in_time_is_measured_when_the_network_is_loaded_again(
     device: HostDevice, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_slow, done = True, Event()
+    is_slow = True
 
-    def image(tile: tune_layers.tiles.Tile, capability: tuple[int, int]) -> bytes:
-        if is_slow and tile.kernel == "sm90_splitk":
-            done.wait(10)
-        return b""
+    def compile_all(wanted: Iterable[Any], seconds: float) -> set[Any]:
+        kernels = ((each, getattr(each, "kernel", "")) for each in wanted)
+        return {each for each, kernel in kernels if not is_slow or kernel != "sm90_splitk"}
 
-    monkeypatch.setattr(tune_layers.tiles, "image", image)
+    monkeypatch.setattr(tune_layers.tiles, "compiled_from", lambda tile, capability: tile)
+    monkeypatch.setattr(tune_layers.compile_children, "compile_all", compile_all)
     plan, choices = network(64), {}
     tune_layers.Tuner(device.context, choices).tune(plan, HOPPER, 1)
     (first,) = plan.ops
@@ -225,7 +229,6 @@ def test_what_is_not_compiled_in_time_is_measured_when_the_network_is_loaded_aga
     assert list(choices) == [conv.signature(HOPPER, first)]
 
     is_slow = False
-    done.set()
     clock.asked.clear()
     again: dict[str, Choice] = {}
     tune_layers.Tuner(device.context, again).tune(plan, HOPPER, 10)
@@ -243,7 +246,7 @@ def test_what_runs_in_floats_gets_what_the_rest_has_left(
     now, given = [100.0], []
 
     class Slow:
-        def tune(self, plan: Plan, target: Target, seconds: float) -> bool:
+        def tune(self, plan: Plan, target: Target, seconds: float, report: object) -> bool:
             given.append(seconds)
             now[0] += seconds / 2
             return False

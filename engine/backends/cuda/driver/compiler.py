@@ -1,4 +1,4 @@
-"""Compile the kernels: one translation unit per precision and architecture, cached on disk."""
+"""Compile the kernels: each file for each precision and architecture, cached on disk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import re
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -90,17 +90,40 @@ def _toolkit(_: library.Surroundings) -> Toolkit:
 @lru_cache(maxsize=1)
 def translation_unit() -> str:
     """Return all portable kernels after the activations; #line directives name the real files."""
+    return _joined(tuple(sorted(filter(_is_compiled, sources.compiled_together()))))
+
+
+def _joined(files: tuple[str, ...]) -> str:
+    """Return some files of kernels after the activations and all headers."""
     known = sources.compiled_together()
-    order = sorted(
-        (path for path in known if path != _FUNCTIONS),
-        key=lambda path: (path != _HEADER, not path.endswith(".cuh"), path),
-    )
+    headers = (path for path in known if path.endswith(".cuh") and path != _FUNCTIONS)
+    order = *sorted(headers, key=lambda path: (path != _HEADER, path)), *files
     return "\n".join(
         [
             activate_function(),
             *(f'#line 1 "{_FOLDER}/{n}"\n{_LOCAL_INCLUDE.sub("", known[n])}' for n in order),
         ]
     )
+
+
+def _is_compiled(path: str) -> bool:
+    return path.endswith(".cu")
+
+
+@lru_cache(maxsize=1)
+def _files() -> dict[str, str]:
+    """Map every portable kernel to its file."""
+    found = {}
+    for path, text in sources.compiled_together().items():
+        names = [name for name, _ in (*_KERNEL.findall(text), *_PAIR.findall(text))]
+        found.update(dict.fromkeys(names, path))
+        found.update({f"{name}_packed": path for name, _ in _PAIR.findall(text)})
+    return found
+
+
+def file_of(kernel: str) -> str:
+    """Return the file of a kernel that is compiled together with others, as in "ops/add.cu"."""
+    return _files()[kernel]
 
 
 def activate_function() -> str:
@@ -193,23 +216,44 @@ class _WarningsOff:
 _WARNINGS_OFF = _WarningsOff()
 
 
-def image(capability: tuple[int, int], precision: str) -> bytes:
-    """Return the compiled kernels, from the cache if possible."""
-    tools = toolkit()
-    defines = _DEFINES[precision]
-    source = translation_unit()
-    facts = [source, *defines, str(capability), tools.identity]
-    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
-    return cached(key, lambda: compile_image(source, defines, capability, tools))
+@dataclass(frozen=True)
+class Source:
+    """The text of kernels and everything else that decides what is made of it."""
+
+    text: str
+    defines: tuple[str, ...]
+    capability: tuple[int, int]
+
+    def image(self) -> bytes:
+        """Return the compiled kernels, from the cache if possible."""
+        stored = _cache().read(self._key)
+        if stored is None:
+            stored = self.compile_now()
+            self.keep(stored)
+        return stored
+
+    def compile_now(self) -> bytes:
+        return compile_image(self.text, self.defines, self.capability, toolkit())
+
+    def keep(self, image: bytes) -> None:
+        """Put what was compiled elsewhere into the cache."""
+        _cache().write(self._key, image)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the cache has it."""
+        return _cache().read(self._key) is not None
+
+    @property
+    def _key(self) -> str:
+        facts = [self.text, *self.defines, str(self.capability), toolkit().identity]
+        return hashlib.sha256("\0".join(facts).encode()).hexdigest()
 
 
-def cached(key: str, compile_now: Callable[[], bytes]) -> bytes:
-    """Return the cached bytes of a key, compiling them if there are none."""
-    stored = _cache().read(key)
-    if stored is None:
-        stored = compile_now()
-        _cache().write(key, stored)
-    return stored
+@lru_cache(maxsize=128)
+def source(file: str, capability: tuple[int, int], precision: str) -> Source:
+    """Return the portable kernels of one file, as in "ops/add.cu"."""
+    return Source(_joined((file,)), _DEFINES[precision], capability)
 
 
 def compile_image(

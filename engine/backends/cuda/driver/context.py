@@ -121,12 +121,11 @@ class Context:
         self._worker.close(self._close)
 
     def kernels(self, precision: str) -> Kernels:
-        """Return the kernels that store activations in this precision, loaded once."""
+        """Return the kernels that store activations in this precision."""
         if precision not in self._kernels:
-            contents = compiler.image(self.card.capability, precision)
             others = partial(self.kernels, "float32") if precision == "float16" else None
             self._kernels[precision] = Kernels(
-                self.driver, contents, self.card.capability, in_floats=others
+                self.driver, self.card.capability, precision, in_floats=others
             )
         return self._kernels[precision]
 

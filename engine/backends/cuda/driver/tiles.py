@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -10,12 +9,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar, cast, get_origin, get_type_hints
 
-from engine.backends.cuda.driver.compiler import (
-    activate_function,
-    cached,
-    compile_image,
-    toolkit,
-)
+from engine.backends.cuda.driver.compiler import Source, activate_function
 from engine.backends.cuda.kernels import sources
 
 MODES = {"float16": 0, "tf32": 1, "float32": 2}  # MODE of the kernels
@@ -113,11 +107,12 @@ def source(tile: Tile) -> str:
 
 
 @lru_cache(maxsize=256)
+def compiled_from(tile: Tile, capability: tuple[int, int]) -> Source:
+    defines = ("-DSTORE_HALF", "-use_fast_math") if reads_halves(tile.mode) else ()
+    return Source(source(tile), defines, capability)
+
+
+@lru_cache(maxsize=256)
 def image(tile: Tile, capability: tuple[int, int]) -> bytes:
     """Return the compiled tile, from the cache if possible."""
-    tools = toolkit()
-    defines = ("-DSTORE_HALF", "-use_fast_math") if reads_halves(tile.mode) else ()
-    text = source(tile)
-    facts = [text, *defines, str(capability), tools.identity]
-    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
-    return cached(key, lambda: compile_image(text, defines, capability, tools))
+    return compiled_from(tile, capability).image()

@@ -16,6 +16,10 @@ _Result = TypeVar("_Result")
 _GLANCE_SECONDS = 0.05
 
 
+class ClosedError(DeviceError):
+    """The device was closed while others still used it."""
+
+
 class _Call:
     """A function to run on the thread, and its result."""
 
@@ -86,7 +90,7 @@ class Worker:
         try:
             with self._lock:
                 if self._is_closed:
-                    raise DeviceError(f"{self._name}: the device is closed")
+                    raise ClosedError(f"{self._name}: the device is closed")
                 self._calls.put(call)
             result: _Result = call.wait()
         except BaseException:  # an interrupt: an abandoned call must not run later

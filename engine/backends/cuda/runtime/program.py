@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from threading import Lock
+from threading import Event, Lock
 from time import perf_counter
 from typing import Any, TypeVar
 from weakref import finalize
@@ -19,7 +19,7 @@ import numpy as np
 from engine.arrays import Array
 from engine.backends.base import DevicePixels, Memory, OpTime, Placed, Stages
 from engine.backends.cuda.driver.context import Context
-from engine.backends.cuda.lower import lowering
+from engine.backends.cuda.lower import launched, lowering
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.weights import Prepare, lay_out_weights, prepare
 from engine.backends.cuda.runtime import detection_buffer, nms_buffer, overflow, picture_staging
@@ -61,6 +61,9 @@ class CudaProgram(Submission):
         self._lowered = lowered
         self._is_closed = False
         self._closing = Lock()
+        self._collecting = Lock()  # held by who takes all slots
+        self.is_settled = Event()  # unless faster algorithms are being looked for
+        self.is_settled.set()
         self._sides = plan.source.shape.sides
         self._steps = plan.steps
         self._crowded = 0  # remaining runs without NMS on the card
@@ -68,8 +71,10 @@ class CudaProgram(Submission):
         self._is_vast = self._room is not None and self._room.scores > nms_buffer.MOST_LISTED
         context.post(partial(_load_kernels, context, lowered))  # meanwhile
         weights = lay_out_weights(lowered, prepare)
-        make = partial(DeviceProgram, context, lowered, weights, room=self._room, slots=slots)
-        self._device = context.run(partial(make, has_graphs=has_graphs))
+        self._make = partial(
+            DeviceProgram, context, room=self._room, slots=slots, has_graphs=has_graphs
+        )
+        self._device = context.run(partial(self._make, lowered, weights))
         self._slots = Slots(self._device.slots)
         self._can_overflow = overflow.is_possible(plan, target)
         # A run is examined by repeating it, which would change a recurrent state.
@@ -141,7 +146,8 @@ class CudaProgram(Submission):
         """Run forward() from one pointer of this card to another; outputs are contiguous."""
         self.check_usable()
         sequences = rows // self.plan.steps
-        self._context.run(partial(self._device.forward_on_card, images, outputs, sequences))
+        with self._slot():  # the algorithms do not change meanwhile
+            self._context.run(partial(self._device.forward_on_card, images, outputs, sequences))
 
     def measure(
         self,
@@ -216,24 +222,55 @@ class CudaProgram(Submission):
         self.check_usable()
         self._context.run(self._device.reset)
 
+    def settle(self) -> None:
+        """Wait until faster algorithms are found, if they are being looked for."""
+        self.is_settled.wait()
+
+    def adopt(self, lowered: Lowered) -> None:
+        """Run by other algorithms from the next run on; a recurrent state is lost."""
+        self._context.post(partial(_load_kernels, self._context, lowered))
+        weights = lay_out_weights(lowered)
+        device = self._context.run(partial(self._make, lowered, weights))
+        with self._all_slots() as taken:
+            if not self._is_closed:
+                device, self._device = self._device, device
+                self._lowered, self.plan = lowered, lowered.plan
+                taken[:] = self._device.slots
+                self._forgotten.detach()
+                self._forgotten = finalize(self, self._context.post, self._device.free)
+        self._context.run(device.free)
+
     def close(self) -> None:
         """Free everything, once the calls under way have their answers."""
         if not self._forgotten.alive or not self._context.is_own_process:
             return
         if not self._closing.acquire(blocking=False):  # another thread is closing it
             return
-        taken: list[Slot] = []
-        try:
+        try:  # an interrupted close can be repeated
             self._is_closed = True
-            while len(taken) < len(self._device.slots):
-                taken.append(self._slots.take())
-            self._copier.close()
-            self._context.run(self._device.free)
-            self._forgotten.detach()
-        finally:  # an interrupted close can be repeated
-            for slot in taken:  # callers that wait for a slot must see that it is closed
-                self._slots.give(slot)
+            with self._all_slots():  # callers that wait for one must see that it is closed
+                self._copier.close()
+                self._context.run(self._device.free)
+                self._forgotten.detach()
+        finally:
             self._closing.release()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @contextmanager
+    def _all_slots(self) -> Iterator[list[Slot]]:
+        """Keep runs from starting inside the block; give back what it leaves in the list."""
+        taken: list[Slot] = []
+        with self._collecting:
+            try:
+                while len(taken) < len(self._device.slots):
+                    taken.append(self._slots.take())
+                yield taken
+            finally:
+                for slot in taken:
+                    self._slots.give(slot)
 
     # ------------------------------------------------------------ input
 
@@ -443,14 +480,9 @@ class CudaProgram(Submission):
 
 
 def _load_kernels(context: Context, lowered: Lowered) -> None:
-    """Load on the device's thread what the first run would load one after the other.
+    """Compile and load on the device's thread what the first run would load one after the other.
 
     Errors are not reported here: the step that needs a kernel will fail to load it again.
     """
-    target = lowered.target
-    kernels = context.kernels(target.precision)
-    for step in lowered.steps:
-        tile = step.tile(target)
-        if tile is not None:
-            owner = kernels if target.of(step.op) is target else kernels.in_floats()
-            owner.tile(tile, tile.shared_bytes)
+    for precision, wanted in launched.kernels_of(lowered).items():
+        context.kernels(precision).load(wanted.files, wanted.tiles)

@@ -99,9 +99,8 @@ def measure(
     repeated if that takes longer than `give_up`.
     """
     driver, stream = context.driver, context.stream
-    sums = None if gate is None else partial_sums(target, op, choice, gate)
-    step = Step(op, choice, Annotations(partial_sums=sums))
-    lowered = lay_out_memory(Lowered(_plan(op), target, (step,)))
+    lowered = alone(target, op, choice, gate)
+    (step,) = lowered.steps
     layout, weights = lowered.layout, lay_out_weights(lowered)
     squeeze = 0 if gate is None else align(4 * prod(gate.squeeze.shape))
     size = layout.size + COPIES * weights.size + layout.workspace + squeeze
@@ -131,9 +130,9 @@ def measure(
         context.blas.allow_tf32(target.precision == "tf32")
         step.enqueue(gpus[0])  # loads what is loaded lazily
         stream.synchronize()
-        alone = context.time_of(lambda: step.enqueue(gpus[0]))
-        if alone > give_up:
-            return alone
+        once = context.time_of(lambda: step.enqueue(gpus[0]))
+        if once > give_up:
+            return once
 
         def enqueue_all() -> None:
             for each in gpus:
@@ -150,6 +149,13 @@ def measure(
     finally:
         stream.synchronize()
         block.free()
+
+
+def alone(target: Target, op: Conv2d, choice: Choice, gate: Gate | None = None) -> Lowered:
+    """Return a network of this convolution only; see `measure` about the gate."""
+    sums = None if gate is None else partial_sums(target, op, choice, gate)
+    step = Step(op, choice, Annotations(partial_sums=sums))
+    return lay_out_memory(Lowered(_plan(op), target, (step,)))
 
 
 def _plan(op: Conv2d) -> Plan:

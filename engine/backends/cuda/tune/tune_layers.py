@@ -13,7 +13,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from math import inf
@@ -21,18 +21,23 @@ from time import monotonic
 from typing import Any
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.driver import compile_cache, tiles
+from engine.backends.cuda.driver import compile_cache, compile_children, compiler, cublas, tiles
+from engine.backends.cuda.driver.compiler import Source
 from engine.backends.cuda.driver.context import Context
+from engine.backends.cuda.driver.worker import ClosedError
 from engine.backends.cuda.kernels import sources
+from engine.backends.cuda.lower.launched import kernels_of
+from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.backends.cuda.tune import tune_network
-from engine.backends.cuda.tune.measure import distinct, measure, shortlist
+from engine.backends.cuda.tune.measure import alone, distinct, measure, shortlist
 from engine.errors import DeviceError, InputError
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d, Gate
 
 SECONDS = 10.0  # by default; the rest of a network is measured when it is compiled again
 _COMPILING = 0.6  # the share of them that compilation of kernels may take
+_PATIENCE = 40.0  # seconds for that while the network already runs
 _CLEARLY = 0.97  # the rule of thumb stays unless another takes less of its time than this
 _LONG = 0.05  # milliseconds: layers of this length keep a card at its power limit
 _NEARLY = 1.1  # times the least, in which tiles that save power are preferred there
@@ -54,6 +59,11 @@ def time_limit() -> float:
     return float(given)
 
 
+def is_waited_for() -> bool:
+    """Whether a network is tuned before it runs: if ENGINE_TUNE says how long that may take."""
+    return bool(os.environ.get("ENGINE_TUNE"))
+
+
 class Tuner:
     """Fills `choices`, which are by the signature of the convolution."""
 
@@ -64,7 +74,10 @@ class Tuner:
         self._networks: dict[str, tune_network.Progress] = {}
         self._temporary: set[str] = set()  # chosen before all kernels were compiled
         self._cache = compile_cache.Cache(compile_cache.folder() / "tuned")
-        self._key = _identity(context)
+        version = context.run(context.driver.get_driver_version)
+        self._key = hashlib.sha256(
+            f"{_identity(context.card.model)}\0{version}".encode()
+        ).hexdigest()
         self._load()
 
     def choices_for(self, plan: Plan, target: Target) -> dict[str, Choice]:
@@ -92,20 +105,38 @@ class Tuner:
         self._networks[key] = progress
         self._store()
 
-    def tune(self, plan: Plan, target: Target, limit: float) -> bool:
+    def knows(self, plan: Plan, target: Target) -> bool:
+        """Whether each convolution was measured."""
+        return not self._unknown(plan, target)
+
+    def compile_ahead(self, plan: Plan, target: Target) -> None:
+        """Compile and load what `tune` measures, without hurry: the network already runs."""
+        with suppress(DeviceError):  # measuring will tell
+            cublas.skcuda_cublas()
+        _compile_together(self._unknown(plan, target), target, _PATIENCE)
+
+    def tune(
+        self,
+        plan: Plan,
+        target: Target,
+        limit: float,
+        report: Callable[[str], None] = lambda text: None,
+    ) -> bool:
         """Measure unknown convolutions, the most expensive first, for `limit` seconds.
 
         Return whether there were any.
         """
         deadline = monotonic() + limit
-        unknown = [op for op in distinct(plan, target) if self._is_open(target, op)]
+        unknown = self._unknown(plan, target)
         if not unknown:
             return False
         name = self._context.name
         _log.info("%s: measuring %d convolutions, once for this card", name, len(unknown))
         gate_of = gates(plan)
+        report(f"compiling kernels for {len(unknown)} convolutions")
         late = _compile_together(unknown, target, limit * _COMPILING)
-        for op in unknown:
+        for number, op in enumerate(unknown, 1):
+            report(f"measuring convolution {number} of {len(unknown)}")
             if monotonic() > deadline:
                 _log.info("%s: the rest is measured when the network is loaded again", name)
                 break
@@ -126,6 +157,9 @@ class Tuner:
         self._store()
         return True
 
+    def _unknown(self, plan: Plan, target: Target) -> list[Conv2d]:
+        return [op for op in distinct(plan, target) if self._is_open(target, op)]
+
     def _is_open(self, target: Target, op: Conv2d) -> bool:
         return conv.signature(target, op) not in self.choices and len(shortlist(target, op)) > 1
 
@@ -142,22 +176,49 @@ class Tuner:
         time = partial(measure, self._context, target, op, choice, give_up, gate=gate)
         try:
             taken[choice] = self._context.run(time)
+        except ClosedError:
+            raise
         except DeviceError as error:
             _log.warning("%s: %s is left out: %s", self._context.name, choice, error)
             taken[choice] = inf
         return taken[choice]
 
+    def export(self) -> dict[str, Any]:
+        """Return all choices for this card, as JSON has them."""
+        card = self._context.card.model
+        return {"engine_tuned": _RULES, "card": card, "made_by": _identity(card), **self._known()}
+
+    def take(self, given: Any, name: str) -> int:
+        """Take over what export() returned on another machine; return the number of choices."""
+        card = self._context.card.model
+        if not isinstance(given, dict) or "engine_tuned" not in given:
+            raise InputError(f"{name}: expected choices of algorithms, as engine tune exports them")
+        if given.get("card") != card:
+            raise InputError(
+                f"{name}: is for {given.get('card')}, and {self._context.name} is {card}"
+            )
+        if given.get("made_by") != _identity(card):
+            raise InputError(f"{name}: is of another version of the engine. Export it again")
+        try:
+            self._merge(given)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise InputError(f"{name}: is damaged. Export it again") from None
+        self._store()
+        return len(given["choices"])
+
     def _load(self) -> None:
         stored = self._cache.read(self._key)
-        if stored is None:
-            return
-        known = json.loads(stored)
-        self.choices.update({key: Choice(*each) for key, each in known["choices"].items()})
-        near = known["near"].items()
-        self._near.update({key: [Choice(*each) for each in choices] for key, choices in near})
+        if stored is not None:
+            self._merge(json.loads(stored))
+
+    def _merge(self, known: Mapping[str, Any]) -> None:
+        choices = {key: Choice(*each) for key, each in known["choices"].items()}
+        near = {key: [Choice(*each) for each in some] for key, some in known["near"].items()}
         networks = {
             key: tune_network.Progress.parse(each) for key, each in known["networks"].items()
         }
+        self.choices.update(choices)
+        self._near.update(near)
         self._networks = networks | self._networks
 
     def _store(self) -> None:
@@ -166,12 +227,14 @@ class Tuner:
         Their choices of convolutions win, and our progress with networks.
         """
         self._load()
-        known = {
+        self._cache.write(self._key, json.dumps(self._known(), sort_keys=True).encode())
+
+    def _known(self) -> dict[str, Any]:
+        return {
             "choices": self._permanent(self.choices),
             "near": self._permanent(self._near),
             "networks": {key: vars(each) for key, each in self._networks.items()},
         }
-        self._cache.write(self._key, json.dumps(known, sort_keys=True).encode())
 
     def _permanent(self, known: Mapping[str, Any]) -> dict[str, Any]:
         return {key: known[key] for key in known.keys() - self._temporary}
@@ -196,18 +259,30 @@ def _network(plan: Plan, target: Target) -> str:
 
 
 def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> set[tiles.Tile]:
-    """Compile the kernels of all candidates into the cache, on all cores.
+    """Compile all kernels that measuring needs into the cache; return tiles that are not ready.
 
-    Return those that are not ready in `limit` seconds; they go on compiling for the next time.
+    What is being compiled after `limit` seconds will be there the next time.
     """
-    wanted = {
-        conv.get(each).tile(target.of(op), op) for op in unknown for each in shortlist(target, op)
+    wanted: dict[tiles.Tile, Source] = {}
+    others = {compiler.source(compiler.file_of("noise"), target.capability, target.precision)}
+    for op in unknown:
+        for choice in shortlist(target, op):
+            tile = conv.get(choice).tile(target.of(op), op)
+            if tile:
+                wanted[tile] = tiles.compiled_from(tile, target.capability)
+            if tile is None or choice.unfused:
+                others |= _portable(alone(target, op, choice))
+    ready = compile_children.compile_all({*wanted.values(), *others}, limit)
+    return {tile for tile, source in wanted.items() if source not in ready}
+
+
+def _portable(lowered: Lowered) -> set[Source]:
+    capability = lowered.target.capability
+    return {
+        compiler.source(file, capability, precision)
+        for precision, kernels in kernels_of(lowered).items()
+        for file in kernels.files
     }
-    pool = ThreadPoolExecutor(os.cpu_count())
-    made = {pool.submit(tiles.image, tile, target.capability): tile for tile in wanted if tile}
-    wait(made, timeout=limit)
-    pool.shutdown(wait=False, cancel_futures=True)
-    return {tile for future, tile in made.items() if not future.done() or future.cancelled()}
 
 
 def fastest(time: Callable[[Choice, float], float], choices: list[Choice]) -> Choice | None:
@@ -233,14 +308,7 @@ def fastest(time: Callable[[Choice, float], float], choices: list[Choice]) -> Ch
     return min(frugal, key=taken.__getitem__, default=best)
 
 
-def _identity(context: Context) -> str:
-    """Return a key that changes with the card, driver, kernels, algorithms and rules."""
-    version = context.run(context.driver.get_driver_version)
-    facts = [
-        _RULES,
-        context.card.model,
-        str(version),
-        *conv.ALGORITHMS,
-        *sources.kernels().values(),
-    ]
+def _identity(card: str) -> str:
+    """Return a key that changes with the card, kernels, algorithms and rules."""
+    facts = [_RULES, card, *conv.ALGORITHMS, *sources.kernels().values()]
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()

@@ -16,6 +16,7 @@ from statistics import median
 from time import monotonic
 from typing import Any, Protocol
 
+from engine.backends.cuda.driver.worker import ClosedError
 from engine.backends.cuda.ops.target import Choice
 from engine.errors import DeviceError
 
@@ -131,6 +132,8 @@ def _share(trial: Trial, best: Trial) -> float:
         least += best.times(runs)
         try:
             taken += trial.times(runs)
+        except ClosedError:
+            raise
         except DeviceError as error:
             _log.warning("a network with other algorithms is left out: %s", error)
             return inf

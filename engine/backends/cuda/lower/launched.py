@@ -1,0 +1,75 @@
+"""Which kernels a plan launches, found by a rehearsal: its op functions run on a stand-in.
+
+They are compiled and loaded together before the first run, on all cores. A kernel that the
+rehearsal misses is loaded when it is launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from engine.backends.cuda.driver import compiler
+from engine.backends.cuda.driver.tiles import Tile
+from engine.backends.cuda.lower.lowered import Lowered
+from engine.errors import DeviceError
+
+_ADDRESS = 1 << 40  # aligned as device memory is; nothing is read from there
+_AT_THE_ENDS = ("enter", "enter_pictures", "leave")  # what the program launches itself
+_WITH_BOXES = ("list_scores", "suppress")
+# What the decoder of a head gets from its program, see runtime/step_runner.py.
+_DECODING = ("counter", "records", "columns", "per_row", "threshold", "hierarchy", "first")
+
+
+@dataclass
+class Launched:
+    """Notes what is launched in one precision; has the methods of Kernels that op functions use."""
+
+    in_floats: Any = None
+    files: set[str] = field(default_factory=set)
+    tiles: set[Tile] = field(default_factory=set)
+    driver: Any = field(default_factory=lambda: SimpleNamespace(memset_d32_async=_do_nothing))
+
+    def launch(self, name: str, *_: object, **__: object) -> None:
+        self.files.add(compiler.file_of(name))
+
+    def tile(self, tile: Tile, shared: int) -> Any:
+        self.tiles.add(tile)
+        return SimpleNamespace(launch=_do_nothing)
+
+
+def kernels_of(lowered: Lowered) -> Mapping[str, Launched]:
+    """Return what a program of this plan launches, by precision."""
+    precision = lowered.target.precision
+    floats = Launched()
+    floats.in_floats = lambda: floats
+    own = Launched(in_floats=lambda: floats) if precision == "float16" else floats
+    names = (*_AT_THE_ENDS, *_WITH_BOXES) if lowered.decoders else _AT_THE_ENDS
+    own.files.update(map(compiler.file_of, names))
+    context: Any = SimpleNamespace(
+        kernels=lambda _: own,
+        blas=SimpleNamespace(multiply=_do_nothing, allow_tf32=_do_nothing),
+        stream=SimpleNamespace(handle=0),
+    )
+    gpu = lowered.on(
+        context,
+        activations=_ADDRESS,
+        workspace=_ADDRESS,
+        arrays={},
+        decoding={each.op: dict.fromkeys(_DECODING, 0) for each in lowered.decoders},
+    )
+    for each in lowered.launches:
+        with suppress(DeviceError):  # the driver may refuse to describe an array that is not there
+            each.enqueue(gpu.of(each.op))
+    for step in lowered.steps:
+        tile = step.tile(lowered.target)
+        if tile is not None:
+            is_own = lowered.target.of(step.op) is lowered.target
+            (own if is_own else floats).tiles.add(tile)
+    return {precision: own} if own is floats else {precision: own, "float32": floats}
+
+
+def _do_nothing(*_: object, **__: object) -> None: ...

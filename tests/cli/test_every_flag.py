@@ -24,6 +24,7 @@ NETS = {
 }
 PICTURES = {"detect": "turned.jpg", "classify": "turned.jpg", "evaluate": "set"}
 SERVES = {"serve"}  # runs until it is stopped; tests/serve covers its flags
+TUNES = {"tune"}  # needs a GPU; test_tune.py covers its flags
 DARKNETS = {"classifier", "detector", "yolo"}  # tests/cli/darknet covers their options
 
 
@@ -569,7 +570,7 @@ for _command, _net in NETS.items():
     TESTED[_command] += [_net, ZOO, THREADS, HALF]
 
 
-@pytest.mark.parametrize("command", sorted(set(cli.commands()) - SERVES - DARKNETS))
+@pytest.mark.parametrize("command", sorted(set(cli.commands()) - SERVES - TUNES - DARKNETS))
 def test_every_flag_is_tested(command):
     words = {word for text in TESTED.get(command, ()) for word in text.split()}
     options = [each.option_strings for each in cli.parser_of(command).actions[1:]]

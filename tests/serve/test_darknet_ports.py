@@ -15,9 +15,11 @@ from engine import cli
 from engine.errors import InputError
 from tests import needs
 from tests.pictures import write_video
+from tests.serve.child_server import SIGNALS
 from tests.serve.running import Running, decoders, serving, until
 
-from engine.serve.access import Access  # isort: skip - `running` skips this without the extra
+from engine.serve import darknet_ports  # isort: skip - `running` skips this without the extra
+from engine.serve.access import Access  # isort: skip
 from engine.serve.darknet_ports import DarknetPorts  # isort: skip
 from engine.serve.live import LiveOptions  # isort: skip
 from engine.serve.server import Server, bind  # isort: skip
@@ -170,6 +172,21 @@ def test_there_is_one_limit_for_clients_of_all_ports(live, monkeypatch):
     until(lambda: live.clients == 0)
 
 
+@pytest.mark.slow
+def test_a_client_that_does_not_read_is_disconnected(detector, clip, monkeypatch):
+    monkeypatch.setattr(darknet_ports, "_jpeg_part", lambda seen: bytes(8 << 20))
+    bound = bind("127.0.0.1", 0)
+    port = bound.getsockname()[1]
+    ports = DarknetPorts([], [bound])
+    with serving(detector, live=LiveOptions([clip]), ports=ports, response_seconds=0.5) as server:
+        live = Live(server, 0, port)
+        with socket.create_connection(("127.0.0.1", port)) as lazy:
+            until(lambda: live.clients == 1)
+            until(lambda: live.clients == 0)
+            assert lazy.recv(100).startswith(b"HTTP/1.0 200 OK")
+        until(server.holds_nothing)
+
+
 def test_the_list_is_complete_when_the_server_ends(detector, clip):
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
@@ -213,3 +230,16 @@ def test_there_are_at_most_as_many_ports_as_sources(capsys, clip):
     assert cli.main(["serve", "--source", clip, *["--json-port", "0"] * 2]) == 2
     error = capsys.readouterr().err
     assert error == "Error: --json-port: expected at most one for each --source, got 2 for 1\n"
+
+
+@pytest.mark.slow
+@SIGNALS
+def test_the_command_prints_the_ports(start, clip):
+    process = start("--source", clip, "--json-port", 0, "--mjpeg-port", 0)
+    for kind in ("json", "mjpeg"):
+        address, _, what = process.child.stdout.readline().partition("  ")
+        assert what == f"{kind} of {clip}\n"
+        with urllib.request.urlopen(address, timeout=20) as answer:
+            assert answer.read(100)
+    process.child.terminate()
+    assert process.ended() == (0, "")

@@ -469,9 +469,9 @@ class Detector:
         return settings
 
     def read_codes(self, picture: Picture, result: Result, settings: Settings) -> Result:
-        """Read the codes of a result of run(), on any thread: run() reads those of one by one.
+        """Read the codes of a result of run() with the settings `settings.unread`.
 
-        The result is that of the settings with `read` off and their `lowest_score` as threshold.
+        Any thread may do it. run() itself reads those of all its pictures, one by one.
         """
         return self._runs.read_codes(picture, result, settings)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from reprlib import repr as brief
 from typing import Any, TypeAlias
 
@@ -55,6 +55,15 @@ class Settings:
     def most_boxes(self) -> int | None:
         """The number of the network's boxes that are needed: reading adds and drops some."""
         return None if self.read else self.max_detections
+
+    @property
+    def unread(self) -> Settings:
+        """The settings of a run whose codes are read afterwards, by Detector.read_codes()."""
+        if not self.read:
+            return self
+        return replace(
+            self, read=False, threshold=self.lowest_score, max_detections=self.most_boxes
+        )
 
 
 def _tiles(value: Any) -> Tiles | None:

@@ -292,16 +292,9 @@ class LiveSource:
 
     def _run(self, picture: Picture) -> Result:
         detector, settings = self._service.detector, self._settings
-        # Codes are read here: a thread of the network reads those of its whole batch, one by one.
-        of_run = replace(
-            settings,
-            read=False,
-            threshold=settings.lowest_score,
-            max_detections=settings.most_boxes,
-        )
-        batch = detector.prepare(picture, settings=of_run)
+        batch = detector.prepare(picture, settings=settings)
         self._running = self._service.run_batch(
-            batch, of_run, is_wanted=lambda: not self._stopped.is_set()
+            batch, settings.unread, is_wanted=lambda: not self._stopped.is_set()
         )
         if self._stopped.is_set():
             self._running.cancel()

@@ -36,6 +36,7 @@ from engine.settings import Settings
 from engine.vision import decoding_memory
 from engine.vision.decode_pool import DecodePool, Opened, usual_count
 from engine.vision.image import Picture
+from engine.vision.result import Result
 
 Returned = TypeVar("Returned")
 InferenceFuture: TypeAlias = "asyncio.Future[Inference]"
@@ -147,8 +148,13 @@ class Service:
         """Run the network on the picture of a request; raise ImageError if it cannot be read."""
         future: InferenceFuture = self._loop.create_future()
         self._batcher.expect()
-        self._readers.submit(self._read, Reading(lease, settings, future, draws=draws))
-        return await future
+        self._readers.submit(self._read, Reading(lease, settings.unread, future, draws=draws))
+        inference = await future
+        if not settings.read:
+            return inference
+        assert isinstance(inference.outcome, Result)
+        read = partial(self.detector.read_codes, inference.picture, inference.outcome, settings)
+        return replace(inference, outcome=await self.run_in_thread(read))
 
     def run_batch(
         self, batch: Batch, settings: Settings, *, is_wanted: Callable[[], bool]

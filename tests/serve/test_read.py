@@ -29,10 +29,30 @@ def server():
         yield server
 
 
-def test_a_request_reads_codes(server):
+@pytest.fixture
+def readers(monkeypatch):
+    """Collect the names of the threads that read codes."""
+    threads = set()
+    plain = CodeReader.read
+
+    def noted(*arguments, **options):
+        threads.add(threading.current_thread().name)
+        return plain(*arguments, **options)
+
+    monkeypatch.setattr(CodeReader, "read", noted)
+    return threads
+
+
+def is_of_network(thread):
+    return thread.startswith("engine-batch")
+
+
+def test_a_request_reads_codes(server, readers):
     read = server.post("/detect?read=true", PARCEL).found["detections"]
     assert "DXTE44R8V6" in [each["text"] for each in read]
     assert all(len(each["corners"]) == 4 for each in read if each["text"])
+    assert readers
+    assert not any(map(is_of_network, readers))  # which goes on meanwhile
     plain = server.post("/detect?read=0", PARCEL).found["detections"]
     assert not any("text" in each for each in plain)
 
@@ -40,9 +60,8 @@ def test_a_request_reads_codes(server):
 def test_codes_that_are_read_after_a_run_are_those_of_the_run(server):
     detector = server.service.detector
     settings = replace(detector.settings, read=True)
-    of_run = replace(settings, read=False, threshold=settings.lowest_score)
     picture = read(PARCEL)
-    (plain,) = detector.run(detector.prepare(picture, settings=of_run), [of_run])
+    (plain,) = detector.run(detector.prepare(picture), [settings.unread])
     found = detector.read_codes(picture, plain, settings)
     expected = detector(PARCEL, read=True)
     assert found.codes == expected.codes
@@ -52,16 +71,8 @@ def test_codes_that_are_read_after_a_run_are_those_of_the_run(server):
 
 
 @pytest.mark.slow
-def test_live_sources_read_codes_if_all_requests_do(monkeypatch):
+def test_live_sources_read_codes_if_all_requests_do(readers):
     needs.package("av")
-    threads = set()
-    plain = CodeReader.read
-
-    def read(*arguments, **options):
-        threads.add(threading.current_thread().name)
-        return plain(*arguments, **options)
-
-    monkeypatch.setattr(CodeReader, "read", read)
     camera = Camera(PARCEL)
     with (
         engine.load(device="cpu", threads=1, read=True) as detector,
@@ -72,8 +83,8 @@ def test_live_sources_read_codes_if_all_requests_do(monkeypatch):
         found = json.loads(connection.getresponse().readline())["detections"]
     camera.off()
     assert {"DXTE44R8V6", None} < {each["text"] for each in found}
-    assert "serve-live-0" in threads
-    assert not any(each.startswith("engine-batch") for each in threads)  # the network goes on
+    assert "serve-live-0" in readers
+    assert not any(map(is_of_network, readers))
 
 
 def test_a_wrong_value_is_refused(server):

@@ -47,13 +47,15 @@ def png(
     for index, group in enumerate(groups):
         left = _LEFT + index * width
         pen.text((left + width / 2, base + 10), group, _INK, _font(14), anchor="ma")
-        bar = 0.8 * width / len(values)
-        for number, each in enumerate(values.values()):
-            if group in each:
-                x = left + 0.1 * width + number * bar
-                y = base - each[group] * scale
-                pen.rectangle((x, y, x + bar - 3, base), fill=_COLOURS[number % len(_COLOURS)])
-                pen.text((x + bar / 2, y - 4), _text(each[group]), _INK, _font(12), anchor="ms")
+        present = [
+            (number, each[group]) for number, each in enumerate(values.values()) if group in each
+        ]
+        bar = 0.8 * width / len(present)
+        for place, (number, value) in enumerate(present):
+            x = left + 0.1 * width + place * bar
+            y = base - value * scale
+            pen.rectangle((x, y, x + bar - 3, base), fill=_COLOURS[number % len(_COLOURS)])
+            pen.text((x + bar / 2, y - 4), _text(value), _INK, _font(12), anchor="ms")
     pen.line([(_LEFT, base), (_WIDTH - _RIGHT, base)], fill=_GRID, width=2)
     if reference:
         y = base - reference[0] * scale

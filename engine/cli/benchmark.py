@@ -1,8 +1,9 @@
 """Measure the speed of a network by stages: benchmark NET, a .cfg or a name of the zoo.
 
-Each batch is timed from pictures in memory to boxes. A GPU scales pictures in its forward stage; a
-CPU decodes boxes in its download stage. Speed does not depend on the weights: without any, random
-ones are used.
+Each batch is timed from pictures in memory to boxes, and as a stream of arrays, files and a video,
+with the stage that bounds each stream. A GPU scales pictures in its forward stage; a CPU decodes
+boxes in its download stage. Speed does not depend on the weights: without any, random ones are
+used.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from engine.cli._table import Cell
 
 JSON_VERSION = 1
+_MOST_WORKERS = 16
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch", type=batches, default=(1,), metavar="N,N", help="batch sizes to measure (1)"
     )
     running.add_argument("--image", metavar="FILE", help="a picture (noise of 768 x 576)")
+    running.add_argument("--video", metavar="FILE", help="a video, to be streamed, too")
+    running.add_argument(
+        "--workers",
+        type=_workers,
+        metavar="N",
+        help="of streams (one for each processor, up to 16)",
+    )
     running.add_argument(
         "--no-passes", action="store_true", help="run the plan as written, without optimisation"
     )
@@ -67,7 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
     if len(rest) == 1 and not arguments.cfg and not arguments.model:
         arguments.model = rest.pop()
     _network.refuse_rest(rest)
-    reserved = _output_files.ReservedPaths([*_model.files(arguments), arguments.image])
+    reserved = _output_files.ReservedPaths(
+        [*_model.files(arguments), arguments.image, arguments.video]
+    )
     for option in ("json", "plot"):
         path = getattr(arguments, option)
         if path not in (None, "-"):
@@ -101,6 +112,8 @@ def _measure(arguments: argparse.Namespace) -> int:
         budget = TimeBudget(arguments.warm_up, arguments.seconds)
         report = _Report(workload, is_quiet=arguments.json == "-")
         report.stages(arguments.batch, budget)
+        if graph.task != "other":
+            report.sources(arguments, budget)
         if arguments.layers:
             report.layers(arguments.batch)
         if arguments.algorithms:
@@ -131,6 +144,7 @@ class _Report:
             "passes": list(workload.passes),
         }
         self._tables: dict[str, list[dict[str, Any]]] = {}
+        self._timings: dict[int, list[Timing]] = {}
         self._speeds: dict[str, dict[str, float]] = {}
         self._print(
             f"{workload.graph.file}, input {net.shape}, {workload.precision}, "
@@ -143,13 +157,56 @@ class _Report:
         headings = ("batch", "stage", "median ms", "p90", "p99", "pictures/s")
         rows: list[tuple[Cell, ...]] = [headings]
         for batch in batches:
-            timings = stages.measure(self._workload, batch, budget)
+            timings = self._timings[batch] = stages.measure(self._workload, batch, budget)
             for each in timings:
                 self._add("stages", each, pictures_per_second=_finite(each.rate))
                 numbers = (each.median, each.p90, each.p99)
                 rows.append((batch, each.stage, *numbers, _rate(each)))
-            self._note_speed("engine, pictures to boxes", timings[-1])
+            (forward,) = (each for each in timings if each.stage == "forward")
+            self._note_speed("forward", batch, forward.rate)
         self._table(rows)
+
+    def sources(self, arguments: argparse.Namespace, budget: TimeBudget) -> None:
+        """Show what bounds the way from arrays, files and a video to boxes."""
+        from tempfile import TemporaryDirectory
+
+        from engine.backends.cpu.workers import thread_count
+        from engine.benchmark import sources
+
+        processors = thread_count()
+        workers = arguments.workers or min(processors, _MOST_WORKERS)
+        precision = self._workload.precision
+        is_gpu = self._workload.device.name.startswith("cuda")
+        headings = ("batch", "source", *sources.STAGES, "stream/s", "bound by")
+        rows: list[tuple[Cell, ...]] = [headings]
+        hints = []
+        with TemporaryDirectory() as folder:
+            file = Path(arguments.image or Path(folder, "picture.jpg"))
+            if not arguments.image:
+                sources.write_picture(file, self._workload)
+            for batch, timings in self._timings.items():
+                for each in sources.measure(
+                    *(self._workload, timings, budget),
+                    workers=workers,
+                    processors=processors,
+                    file=file,
+                    video=arguments.video,
+                ):
+                    hint = sources.advice(
+                        each, processors=processors, precision=precision, is_gpu=is_gpu
+                    )
+                    rate = each.pictures_per_second
+                    self._add("sources", each, bound=each.bound, advice=hint)
+                    self._note_speed(f"{each.source} to boxes", batch, rate)
+                    cells = (each.milliseconds.get(stage, "-") for stage in sources.STAGES)
+                    rows.append((batch, each.source, *cells, f"{rate:.1f}", each.bound))
+                    hints.append(
+                        f"batch {batch}, {each.source}: {each.bound} bounds. Faster: {hint}"
+                    )
+        title = f"streams with {workers} workers, milliseconds of a picture in each stage alone"
+        self._table(rows, title=title)
+        for hint in hints:
+            self._print(hint)
 
     def layers(self, batches: tuple[int, ...]) -> None:
         from engine.benchmark import layers
@@ -222,7 +279,7 @@ class _Report:
                 title = peers.PEERS.get(name, name)
                 ratio = found[peers.ENGINE].median / each.median
                 self._add("peers", each, program=name, pictures_per_second=_finite(each.rate))
-                self._note_speed(f"{title}, forward", each)
+                self._note_speed(title, batch, each.rate, group=f"batch {batch}, host to host")
                 numbers = (each.median, each.p90, each.p99)
                 rows.append((batch, title, *numbers, _rate(each), f"{ratio:.2f}"))
         for line in dict.fromkeys(messages):
@@ -248,8 +305,11 @@ class _Report:
     def _add(self, table: str, row: Any, **more: object) -> None:
         self._tables.setdefault(table, []).append({**asdict(row), **more})
 
-    def _note_speed(self, program: str, timing: Timing) -> None:
-        self._speeds.setdefault(program, {})[f"batch {timing.batch}"] = timing.rate
+    def _note_speed(self, bar: str, batch: int, rate: float, *, group: str = "") -> None:
+        self._speeds.setdefault(bar, {})[group or f"batch {batch}"] = rate
+        forward = self._speeds.get("forward", {})
+        if not group and forward[f"batch {batch}"] < rate:  # the forward pass is at least so fast
+            forward[f"batch {batch}"] = rate
 
     def _table(self, rows: list[tuple[Cell, ...]], *, title: str = "") -> None:
         self._print("")
@@ -297,6 +357,13 @@ def batches(text: str) -> tuple[int, ...]:
     if not all(word.isascii() and word.isdecimal() and int(word) > 0 for word in words):
         raise argparse.ArgumentTypeError(f"expected numbers of 1 or more, got {text!r}")
     return tuple(int(word) for word in words)
+
+
+def _workers(text: str) -> int:
+    (number,) = _batches(text) if "," not in text else (0,)
+    if not number:
+        raise argparse.ArgumentTypeError(f"expected one number, got {text!r}")
+    return number
 
 
 def _seconds(text: str) -> float:

@@ -7,24 +7,35 @@ from PIL import Image
 
 from engine import backends, cli
 from engine.backends.base import Peaks
+from engine.benchmark import chart
+from tests import needs
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
 from tests.cli.child import engine
-from tests.pictures import write_picture
+from tests.pictures import write_picture, write_video
 
 QUICK = ["--seconds", "0", "--warm-up", "0", "--device", "cpu", "--threads", "1"]
 STAGES = ["preprocess", "upload", "forward", "download", "postprocess", "total"]
+SOURCE_STAGES = ["read", "decode", "copy", "scale", "forward", "suppress"]
+SOURCES = ["arrays", "files"]
 
 
 def test_stages_of_every_batch_and_the_environment(tiny_detector):
     files = [tiny_detector.cfg, tiny_detector.weights]
-    done = engine("benchmark", *files, "--batch", "1,2", *QUICK)
+    done = engine("benchmark", *files, "--batch", "1,2", "--workers", "2", *QUICK)
     assert (done.status, done.err) == (0, "")
     head, _, headings, *rows = done.out.splitlines()
     assert head.startswith("net.cfg, input 3 x 48 x 64, float32, cpu:1: ")
     assert "1 thread, engine " in head
     assert headings.split() == ["batch", "stage", "median", "ms", "p90", "p99", "pictures/s"]
-    assert [row.split()[:2] for row in rows] == [[b, stage] for b in "12" for stage in STAGES]
+    stages, streams = rows[:12], rows[12:]
+    assert [row.split()[:2] for row in stages] == [[b, stage] for b in "12" for stage in STAGES]
+    assert streams[1].startswith("streams with 2 workers, milliseconds of a picture in each stage")
+    assert streams[2].split()[:8] == ["batch", "source", *SOURCE_STAGES]
+    assert [row.split()[:2] for row in streams[3:7]] == [[b, s] for b in "12" for s in SOURCES]
+    for row, hint in zip(streams[3:7], streams[7:], strict=True):
+        batch, source, *_, bound = row.split()
+        assert hint.startswith(f"batch {batch}, {source}: {bound} bounds. Faster: ")
 
 
 def test_a_network_of_the_zoo_needs_no_weights(tmp_path):
@@ -38,6 +49,11 @@ def test_a_network_of_the_zoo_needs_no_weights(tmp_path):
     assert document["weights"] == "random"
     assert document["input"] == [3, 32, 32]
     assert [row["stage"] for row in document["stages"]] == STAGES
+    arrays, files = document["sources"]
+    assert (arrays["source"], files["source"]) == ("arrays", "files")
+    assert set(files["milliseconds"]) == set(SOURCE_STAGES)
+    assert set(arrays["milliseconds"]) == set(SOURCE_STAGES) - {"read", "decode"}
+    assert files["bound"] in SOURCE_STAGES
     assert not any(tmp_path.iterdir())
 
 
@@ -77,6 +93,24 @@ def test_precision_is_named(tiny_detector, capsys):
     assert ", float64, cpu:1: " in capsys.readouterr().out
 
 
+def test_a_video_and_a_picture_are_streamed_and_drawn(tiny_detector, tmp_path, capsys, monkeypatch):
+    needs.package("av")
+    monkeypatch.chdir(tmp_path)
+    drawn = []
+    monkeypatch.setattr(chart, "png", lambda *given: drawn.append(given) or b"")
+    write_picture(tmp_path / "a.png")
+    write_video(tmp_path / "film.mp4", 3)
+    words = ["--image", "a.png", "--video", "film.mp4", "--plot", "all.png", "--json", "-", *QUICK]
+    assert cli.main(["benchmark", str(tiny_detector.cfg), *words]) == 0
+    rows = json.loads(capsys.readouterr().out)["sources"]
+    assert [row["source"] for row in rows] == ["arrays", "files", "video"]
+    assert "decode" in rows[2]["milliseconds"]
+    ((_, _, bars),) = drawn
+    rates = {bar: values["batch 1"] for bar, values in bars.items()}
+    assert list(rates) == ["forward", "arrays to boxes", "files to boxes", "video to boxes"]
+    assert max(rates.values()) == rates["forward"]
+
+
 @needs_gxx
 @pytest.mark.slow
 def test_every_algorithm_of_a_card_and_the_chosen_one(tiny_detector, capsys, monkeypatch):
@@ -112,6 +146,7 @@ def test_algorithms_need_a_gpu(tiny_detector, capsys):
         (["yolov3-tinny"], "Did you mean 'yolov3-tiny'?"),
         (["CFG", "x", "y"], "unexpected 'x'"),
         (["CFG", "--batch", "1,0"], "expected numbers of 1 or more, got '1,0'"),
+        (["CFG", "--workers", "1,2"], "expected one number, got '1,2'"),
         (["CFG", "--seconds", "soon"], "expected seconds, got 'soon'"),
         (["CFG", "--json", "here.json"], "exists already"),
         (["CFG", "--plot", "here.json"], "exists already"),

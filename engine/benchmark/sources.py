@@ -1,0 +1,251 @@
+"""Time the way from files, arrays and videos to boxes by stages, and the stream that does it all.
+
+The stages of a stream run at the same time, on as many threads or processes as there are for each.
+The slowest one bounds the stream, and says what would make it faster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from io import BytesIO
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from engine.benchmark.stages import TimeBudget, Timing
+from engine.benchmark.workload import Workload
+from engine.darknet.names import default_names
+from engine.inputs import Intake
+from engine.picture_runs import PictureRuns
+from engine.settings import Settings
+from engine.vision import image
+from engine.vision.boxes import Kind, Suppression
+
+if TYPE_CHECKING:
+    from engine.arrays import Array
+    from engine.backends.base import TimedProgram
+
+STAGES = ("read", "decode", "copy", "scale", "forward", "suppress")
+_PREPARING = frozenset({"read", "decode", "scale"})  # what the workers of a stream do
+
+_MIN_REPEATS = 5
+_MOST_FRAMES = 100  # of a video, to time its decoding
+_MIN_BATCHES = 3
+_START_SECONDS = 1.0  # after which the processes of a stream decode
+
+
+@dataclass(frozen=True)
+class SourceTimes:
+    """How fast pictures of one kind become boxes.
+
+    `milliseconds` are those of one picture in one thread or process; a stage that does not exist
+    here is missing. `at_once` are the pictures that a stage works on at the same time.
+    """
+
+    source: str
+    batch: int
+    workers: int
+    milliseconds: Mapping[str, float]
+    at_once: Mapping[str, int]
+    pictures_per_second: float  # of the stream
+
+    @property
+    def bound(self) -> str:
+        """The stage that allows the fewest pictures.
+
+        A worker does all of _PREPARING for a picture; of these it is the longest.
+        """
+        alone = (each for each in self.milliseconds if each not in _PREPARING)
+        together: dict[str, tuple[str, ...]] = {each: (each,) for each in alone}
+        together["workers"] = tuple(each for each in self.milliseconds if each in _PREPARING)
+
+        def taken(name: str) -> float:
+            return sum(self.milliseconds[each] / self.at_once[each] for each in together[name])
+
+        return max(together[max(together, key=taken)], key=self.milliseconds.__getitem__)
+
+
+def measure(
+    workload: Workload,
+    timings: Sequence[Timing],
+    budget: TimeBudget,
+    *,
+    workers: int,
+    processors: int,
+    file: Path,
+    video: str | None = None,
+) -> Iterator[SourceTimes]:
+    """Yield times of arrays, of a file that is read again and again, and of a video.
+
+    `timings` are those of stages.measure() for one batch.
+    """
+    batch = timings[0].batch
+    pixels = image.read(str(file), channels=workload.graph.net.channels).pixels
+    program = workload.compile(batch)
+    try:
+        runs, settings = _runs(workload, program, batch)
+        with closing(runs):
+            threads = workers + program.runs_ahead
+            lanes = dict.fromkeys(STAGES, 1) | dict.fromkeys(
+                _PREPARING, max(1, min(threads, processors))
+            )
+
+            def times(
+                source: str, pictures: Iterable[Any], before: Mapping[str, float], **more: int
+            ) -> SourceTimes:
+                rate = _stream_rate(runs, settings, pictures, workers, budget)
+                common = _common(timings, scales=not program.scales_pictures)
+                return SourceTimes(
+                    source, batch, workers, {**before, **common}, {**lanes, **more}, rate
+                )
+
+            arrays = [pixels.copy() for _ in range(max(batch, 8))]  # not all in one cache
+            yield times("arrays", cycle(arrays), {})
+            yield times("files", cycle([str(file)]), _file_times(file, workload, budget))
+            if video is not None:
+                frames = _frames(video, workload.graph.net.channels)
+                yield times("video", frames, _video_times(video), decode=1)
+    finally:
+        program.close()
+
+
+def advice(times: SourceTimes, *, processors: int, precision: str, is_gpu: bool) -> str:
+    """Say what makes a stream faster, given the stage that bounds it."""
+    match times.bound:
+        case "read":
+            return "put the files on a faster disk, or into a .tar, which is read in one go"
+        case "decode" if times.source == "video":
+            return "run several videos at once, or a smaller video"
+        case "decode" if times.at_once["decode"] < processors:
+            return f"--workers {processors}, the number of processors, decodes more at once"
+        case "decode":
+            return "more processors, or smaller pictures"
+        case "copy":
+            return "pass rows of an array from Detector.pin(), which needs no copy"
+        case "scale" if times.at_once["scale"] < processors:
+            return f"--workers {processors}, the number of processors, scales more at once"
+        case "scale":
+            return "smaller pictures, or a GPU, which scales by itself"
+        case "suppress":
+            return "a higher threshold, or fewer classes, leaves fewer boxes"
+    hints = ["a larger --batch"] if times.batch == 1 and is_gpu else []
+    hints += ["--precision float16"] if is_gpu and precision == "float32" else []
+    return " or ".join([*hints, "a smaller --size"] if hints else ["a smaller --size or network"])
+
+
+def write_picture(path: Path, workload: Workload) -> None:
+    """Write a JPEG of the size of the benchmark's picture, about as long as a photo of that size.
+
+    Noise would take three times as long to decode.
+    """
+    from PIL import Image
+
+    height, width, _ = workload.pictures(1)[0].shape
+    random = np.random.default_rng(0)
+    coarse = random.integers(0, 256, (height // 16 + 2, width // 16 + 2, 3), np.uint8)
+    smooth = np.asarray(Image.fromarray(coarse).resize((width, height)), np.int16)
+    noisy = smooth + random.integers(-12, 13, smooth.shape, np.int16)
+    content = BytesIO()
+    Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(content, "JPEG", quality=90)
+    path.write_bytes(content.getvalue())
+
+
+def _runs(workload: Workload, program: TimedProgram, batch: int) -> tuple[PictureRuns, Settings]:
+    graph = workload.graph
+    intake = replace(Intake.of(graph), scales=not program.scales_pictures)
+    kind, beta = graph.nms
+    settings = Settings(batch=batch, threshold=workload.threshold(program) or Settings.threshold)
+    runs = PictureRuns(
+        *(graph, program, intake, Suppression(settings.nms, cast(Kind, kind), beta), settings),
+        labels=default_names(graph.classes),
+        is_untrusted=False,
+    )
+    return runs, settings
+
+
+def _common(timings: Sequence[Timing], *, scales: bool) -> dict[str, float]:
+    """Return the milliseconds of a picture for the stages that all sources share."""
+    taken = {each.stage: each.median / each.batch for each in timings}
+    found = {"copy": taken["upload"], "forward": taken["forward"]}
+    if scales:
+        found["scale"] = taken["preprocess"]
+    found["suppress"] = taken["download"] + taken["postprocess"]
+    return found
+
+
+def _file_times(file: Path, workload: Workload, budget: TimeBudget) -> dict[str, float]:
+    content = file.read_bytes()
+    channels = workload.graph.net.channels
+    return {
+        "read": _timed(file.read_bytes, budget),
+        "decode": _timed(lambda: image.read(content, channels=channels), budget),
+    }
+
+
+def _timed(call: Callable[[], object], budget: TimeBudget) -> float:
+    """Return the median milliseconds of a call."""
+    taken: list[float] = []
+    end = time.perf_counter() + budget.seconds / 4
+    while len(taken) < _MIN_REPEATS or time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        taken.append((time.perf_counter() - start) * 1e3)
+    return median(taken)
+
+
+def _video_times(name: str) -> dict[str, float]:
+    """Return the milliseconds of decoding and converting a frame."""
+    from engine.sources import video
+
+    count = 0
+    start = time.perf_counter()
+    with closing(cast("Any", video.frames(name))) as frames:
+        for each in frames:
+            each.pixels()
+            count += 1
+            if count == _MOST_FRAMES:
+                break
+    return {"decode": (time.perf_counter() - start) * 1e3 / max(count, 1)}
+
+
+def _frames(name: str, channels: int) -> Iterator[Array]:
+    """Yield the frames of a video without end."""
+    from engine.sources import video
+
+    while True:
+        for each in video.frames(name):
+            yield image.read(each.pixels(), channels=channels).pixels
+
+
+def _stream_rate(
+    runs: PictureRuns,
+    settings: Settings,
+    pictures: Iterable[Any],
+    workers: int,
+    budget: TimeBudget,
+) -> float:
+    """Return the pictures per second of a stream that has been running for a while."""
+    batch = settings.batch
+    stream = runs.stream(
+        *(cast("Any", pictures), "raise", settings), bgr=False, keep="never", workers=workers
+    )
+    warm_up = max(budget.warm_up, min(_START_SECONDS, budget.seconds))
+    begin = start = now = time.perf_counter()
+    first = count = 0
+    with closing(stream):
+        for count, _ in enumerate(stream, start=1):
+            if count % batch:
+                continue
+            now = time.perf_counter()
+            if not first:
+                if now - begin >= warm_up:
+                    first, start = count, now
+            elif count - first >= _MIN_BATCHES * batch and now - start >= budget.seconds:
+                break
+    return (count - first) / (now - start) if now > start else float("inf")

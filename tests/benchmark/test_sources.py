@@ -1,0 +1,44 @@
+"""The stage that bounds a stream is found, and what is said about it helps."""
+
+import pytest
+
+from engine.benchmark.sources import SourceTimes, advice
+
+LANES = {"read": 4, "decode": 4, "scale": 4, "copy": 1, "forward": 1, "suppress": 1}
+
+
+def times(source="files", *, batch=8, **milliseconds):
+    return SourceTimes(source, batch, 4, milliseconds, LANES, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "bound"),
+    [
+        ({"read": 0.1, "decode": 3.0, "copy": 0.1, "forward": 0.2, "suppress": 0.1}, "decode"),
+        ({"read": 0.1, "decode": 3.0, "copy": 0.1, "forward": 0.8, "suppress": 0.1}, "forward"),
+        ({"read": 0.1, "decode": 3.0, "scale": 2.0, "forward": 1.0, "suppress": 0.1}, "decode"),
+        ({"read": 0.1, "decode": 1.0, "scale": 2.0, "forward": 0.9, "suppress": 0.1}, "forward"),
+        ({"read": 0.1, "decode": 1.0, "scale": 4.0, "forward": 0.9, "suppress": 0.1}, "scale"),
+        ({"copy": 0.3, "forward": 0.2, "suppress": 0.1}, "copy"),
+    ],
+)
+def test_what_workers_do_counts_together_and_is_shared(milliseconds, bound):
+    assert times(**milliseconds).bound == bound
+
+
+@pytest.mark.parametrize(
+    ("found", "options", "expected"),
+    [
+        (times(decode=9.0, forward=0.1), {"processors": 16}, "--workers 16"),
+        (times(decode=9.0, forward=0.1), {"processors": 4}, "more processors"),
+        (times("video", decode=9.0, forward=0.1), {"processors": 16}, "several videos"),
+        (times("arrays", copy=9.0, forward=0.1), {"is_gpu": True}, "Detector.pin()"),
+        (times(forward=9.0), {"is_gpu": True}, "--precision float16 or a smaller --size"),
+        (times(forward=9.0, batch=1), {"is_gpu": True}, "a larger --batch or --precision"),
+        (times(forward=9.0), {}, "a smaller --size or network"),
+        (times(suppress=9.0, forward=0.1), {}, "a higher threshold"),
+    ],
+)
+def test_advice_fits_the_stage(found, options, expected):
+    usual = {"processors": 4, "precision": "float32", "is_gpu": False}
+    assert expected in advice(found, **{**usual, **options})

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.arguments import parse_integer
 from engine.cli import _model, _network, _output_files
 from engine.cli._stderr import print_stderr
 from engine.cli._table import align
@@ -360,9 +361,9 @@ def batches(text: str) -> tuple[int, ...]:
 
 
 def _workers(text: str) -> int:
-    (number,) = _batches(text) if "," not in text else (0,)
-    if not number:
-        raise argparse.ArgumentTypeError(f"expected one number, got {text!r}")
+    number = parse_integer(text)
+    if not number or number < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of 1 or more, got {text!r}")
     return number
 
 

@@ -146,7 +146,7 @@ def test_algorithms_need_a_gpu(tiny_detector, capsys):
         (["yolov3-tinny"], "Did you mean 'yolov3-tiny'?"),
         (["CFG", "x", "y"], "unexpected 'x'"),
         (["CFG", "--batch", "1,0"], "expected numbers of 1 or more, got '1,0'"),
-        (["CFG", "--workers", "1,2"], "expected one number, got '1,2'"),
+        (["CFG", "--workers", "1,2"], "expected a number of 1 or more, got '1,2'"),
         (["CFG", "--seconds", "soon"], "expected seconds, got 'soon'"),
         (["CFG", "--json", "here.json"], "exists already"),
         (["CFG", "--plot", "here.json"], "exists already"),

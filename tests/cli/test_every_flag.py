@@ -405,6 +405,8 @@ BENCHMARK = {
     "--precision float64": lambda told: told["precision"] == "float64",
     "--batch 1,2": lambda told: {each["batch"] for each in told["stages"]} == {1, 2},
     "--image dog.png": lambda told: told["stages"][0]["median"] > 0,
+    "--video street.mp4": lambda told: told["sources"][-1]["source"] == "video",
+    "--workers 3": lambda told: {each["workers"] for each in told["sources"]} == {3},
     "--no-passes": lambda told: told["passes"] == [],
     "--warm-up 0.2": lambda told: told["stages"][0]["runs"] >= 10,
     "--seconds 0.5": lambda told: told["stages"][0]["runs"] > 10,
@@ -419,6 +421,9 @@ ALGORITHMS = "--algorithms"
 
 @pytest.mark.parametrize("flags", BENCHMARK)
 def test_benchmark(folder, flags):
+    if "--video" in flags:
+        needs.package("av")
+        write_video(folder / "street.mp4")
     text = f"benchmark {FILES_OF_NET} --device cpu {BRIEFLY} {flags}"
     told = document(folder, text)
     assert told["weights"] == "given"

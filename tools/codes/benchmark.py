@@ -30,6 +30,7 @@ from engine import bundled  # noqa: E402
 
 _MIN_AP_SCORE = 0.005  # of boxes that count for average precision
 _DEFAULT_THRESHOLD = 0.25  # of `detect`
+_FINEST = 0.35  # pixels of the input; a code of smaller modules is a grey patch
 _SIZES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.7)  # lower ends of the bands of a code's size
 
 
@@ -196,6 +197,13 @@ def print_sizes(seen: Sequence[Measured]) -> None:
             if pair[0].kind == kind:
                 parts[band].append(pair)
         lines.append((name, *(_recall(part) for part in parts)))
+    fine = [target.module < _FINEST for target, _ in pairs]
+    shares = [
+        [is_fine for is_fine, own in zip(fine, bands, strict=True) if own == band]
+        for band in range(len(_SIZES))
+    ]
+    counts = (f"{np.mean(part):.2f}" if part else "" for part in shares)
+    lines.append((f"share with modules below {_FINEST:g} pixels", *counts))
     _print_table(("longer side", *ends), lines)
 
 
@@ -205,6 +213,7 @@ _PROPERTIES: tuple[tuple[str, Callable[[Target], float], tuple[float, ...]], ...
     ("blur, pixels of the input", lambda t: t.blur, (0, 0.3, 0.7, 1.2)),
     ("contrast", lambda t: t.contrast, (0, 0.15, 0.3, 0.5)),
     ("curvature, degrees", lambda t: t.curvature, (0, 15, 60, 100)),
+    ("modules, pixels of the input", lambda t: t.module, (0, _FINEST, 0.5, 1, 2)),
 )
 
 

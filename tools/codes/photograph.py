@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ class Target:
     blur: float = 0.0  # pixels of a picture of 416
     contrast: float = 1.0  # difference of paper and ink, 0 to 1
     curvature: float = 0.0  # degrees of the cylinder that the code covers
+    module: float = math.inf  # along the longer side, in pixels of a picture of 416
 
 
 @dataclass(frozen=True)

@@ -323,7 +323,12 @@ def _place(
     direction = points[16] - points[0]
     angle = abs((np.degrees(np.arctan2(direction[1], direction[0])) + 45) % 90 - 45)
     place = (*inner_low.tolist(), *inner_high.tolist())
-    return Target(symbol.kind, place, float(inner), float(angle), tilt, 0.0, contrast, curvature)
+    first, second = (16, 0) if across >= box[3] - box[1] else (32, 16)
+    module = np.linalg.norm(points[first] - points[second]) / symbol.modules * 416 / LONGER_SIDE
+    return Target(
+        *(symbol.kind, place, float(inner), float(angle)),
+        *(tilt, 0.0, contrast, curvature, float(module)),
+    )
 
 
 def _draw(
@@ -440,7 +445,9 @@ def _rendering(random: Random) -> Photograph:
         longer = max(image.shape)
     size = max(box[2] - box[0], box[3] - box[1]) / longer
     pixels = np.repeat(image[..., None], 3, axis=2)
-    return Photograph(pixels, (Target(symbol.kind, tuple(map(float, box)), float(size)),))  # type: ignore[arg-type]
+    module = size * 416 / symbol.modules
+    target = Target(symbol.kind, tuple(map(float, box)), float(size), module=float(module))  # type: ignore[arg-type]
+    return Photograph(pixels, (target,))
 
 
 def main() -> None:

@@ -6,36 +6,41 @@ also gives close-ups of its codes without being enlarged.
 
 from __future__ import annotations
 
-import random
+import math
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from scene_pool import FAINT
 from torch import Tensor
 
 _SHORTEST_SIDE = 6.0
 _LEAST_VISIBLE = 0.45
 _LARGEST = 1.2  # longer side of a code after zooming, in sides of the picture
 _ZOOMED_SHARE, _ZOOMS = 0.6, (0.4, 2.5)
-_MIN_CONTRAST = 0.022  # standard deviation of grey values in the middle of a code
+_MIN_CONTRAST = 0.017  # standard deviation of grey values in the middle of a code
 _SAMPLES = 10
 _STRETCH = 0.25  # of the logarithm of the aspect ratio
 
 
-def augment(pictures: Tensor, boxes: Tensor, side: int, *, strong: bool) -> tuple[Tensor, Tensor]:
-    """Augment square pictures (batch, 3, rows, columns) in 0..1 and scale them to `side`.
+@torch.no_grad()
+def augment(
+    pictures: Tensor, boxes: Tensor, side: int, strength: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Augment square pictures (batch, rows, columns, 3) of bytes and scale them to `side`.
 
-    Boxes are (batch, max_boxes, 5), padded with class -1. Return the pictures and rows of picture,
-    class, centre x, y, width and height in pixels.
+    Boxes are (batch, codes, 5): class, NONE or FAINT, x, y, width and height, relative to the
+    picture. Return the pictures (batch, 3, side, side) in 0..1, the boxes in pixels, which of them
+    are codes, and which are codes that are too faint to ask for them.
+
+    `strength` is 0 or 1: whether to zoom. A CUDA graph can hold all of it: tensors have fixed
+    sizes, nothing is read back, and torch.where gets no numbers, which it would copy.
     """
     batch, device = len(pictures), pictures.device
     matrix = _random_turns(batch, device)
     is_code = boxes[..., 0] >= 0
     centre = (boxes[..., 1:3] * 2 - 1) @ matrix.transpose(1, 2)
     size = boxes[..., 3:5] @ matrix.abs().transpose(1, 2)
-    scale = torch.ones(batch, 2, device=device)
-    shift = torch.zeros(batch, 2, device=device)
-    if strong:
-        scale, shift = _random_zoom(centre, size, is_code)
+    scale, shift = _random_zoom(centre, size, is_code, strength)
     # A point is mapped to matrix @ point * scale + shift; grid_sample needs the inverse.
     inverse = matrix.transpose(1, 2) / scale[:, None, :]
     offset = -(inverse @ shift[:, :, None])
@@ -43,7 +48,8 @@ def augment(pictures: Tensor, boxes: Tensor, side: int, *, strong: bool) -> tupl
         torch.cat([inverse, offset], 2), [batch, 3, side, side], align_corners=False
     )
     # Pad with grey: reflected codes would have no boxes, and replicated edges look like barcodes.
-    result = F.grid_sample(pictures - 0.5, grid, align_corners=False) + 0.5
+    levels = pictures.float().sub_(127.5).permute(0, 3, 1, 2)
+    result = F.grid_sample(levels, grid, align_corners=False).mul_(1 / 255).add_(0.5)
     centre, size = centre * scale[:, None] + shift[:, None], size * scale[:, None]
     low = ((centre + 1) / 2 - size / 2) * side
     high = ((centre + 1) / 2 + size / 2) * side
@@ -52,48 +58,41 @@ def augment(pictures: Tensor, boxes: Tensor, side: int, *, strong: bool) -> tupl
     visible = shown.prod(2) / (high - low).prod(2).clamp(min=1e-6)
     good = is_code & (visible > _LEAST_VISIBLE) & (shown.amin(2) >= _SHORTEST_SIDE)
     hidden = is_code & ~good & (visible > 0.02)
+    is_faint = (boxes[..., 0] == FAINT) & (visible > 0.02)
     result = _jitter_colors(_disturb(_hide(result, inner_low, inner_high, hidden)))
-    good &= _contrast(result, inner_low, inner_high) > _MIN_CONTRAST
-    picture = torch.arange(batch, device=device)[:, None].expand_as(good)
-    rows = torch.cat(
-        [
-            picture[..., None].float(),
-            boxes[..., :1],
-            (inner_low + inner_high) / 2,
-            shown,
-        ],
-        2,
-    )
-    return result, rows[good]
+    is_clear = _contrast(result, inner_low, inner_high) > _MIN_CONTRAST
+    rows = torch.cat([boxes[..., :1], (inner_low + inner_high) / 2, shown], 2)
+    return result, rows, good & is_clear, is_faint | (good & ~is_clear)
 
 
 def _random_turns(batch: int, device: torch.device) -> Tensor:
     """Return random quarter turns and mirrorings; half of them without a turn."""
     quarter = torch.randint(0, 4, (batch,), device=device)
-    quarter = torch.where(torch.rand(batch, device=device) < 0.5, 0, quarter)
+    quarter = quarter * (torch.rand(batch, device=device) < 0.5)
     angle = quarter * (torch.pi / 2)
     cosine, sine = angle.cos().round(), angle.sin().round()
-    mirror = torch.where(torch.rand(batch, device=device) < 0.5, -1.0, 1.0)
+    mirror = torch.randint(0, 2, (batch,), device=device) * 2.0 - 1
     rows = torch.stack([cosine * mirror, -sine, sine * mirror, cosine], 1)
     return rows.view(batch, 2, 2)
 
 
-def _random_zoom(centre: Tensor, size: Tensor, is_code: Tensor) -> tuple[Tensor, Tensor]:
+def _random_zoom(
+    centre: Tensor, size: Tensor, is_code: Tensor, strength: Tensor
+) -> tuple[Tensor, Tensor]:
     """Return scales and shifts that keep a random code of each picture in the frame."""
     batch, device = len(centre), centre.device
 
     def draw(*shape: int) -> Tensor:
         return torch.rand(batch, *shape, device=device)
 
-    low, high = (torch.tensor(zoom).log().item() for zoom in _ZOOMS)
-    moved = draw(1) < _ZOOMED_SHARE
+    low, high = (math.log(zoom) for zoom in _ZOOMS)
+    moved = (draw(1) < _ZOOMED_SHARE) * strength
     zoom = (low + (high - low) * draw(1)) * moved
     stretch = (draw(1) - 0.5) * 2 * _STRETCH * moved
     scale = torch.cat([zoom + stretch, zoom - stretch], 1).exp()
-    largest = torch.where(is_code[..., None], size, 0).amax(1).clamp(min=0.05)
+    largest = (size * is_code[..., None]).amax(1).clamp(min=0.05)
     scale = torch.where(scale > 1, torch.minimum(scale, (_LARGEST / largest).clamp(min=1)), scale)
-    weights = is_code.float() + 1e-6
-    chosen = torch.multinomial(weights, 1)[..., None].expand(-1, 1, 2)
+    chosen = (draw(is_code.shape[1]) + is_code).argmax(1)[:, None, None].expand(-1, 1, 2)
     target = (draw(2) * 2 - 1) * 0.85
     wanted = target - centre.gather(1, chosen)[:, 0] * scale
     has_codes = is_code.any(1, keepdim=True) & (scale > 1)
@@ -110,7 +109,7 @@ def _hide(pictures: Tensor, low: Tensor, high: Tensor, which: Tensor) -> Tensor:
         for i in range(2)
     )
     cover = torch.bmm(row.half().transpose(1, 2), column.half())
-    return torch.where(cover[:, None] > 0, 0.5, pictures)
+    return pictures.masked_fill_(cover[:, None] > 0, 0.5)
 
 
 def _contrast(pictures: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -126,45 +125,42 @@ def _contrast(pictures: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 
 def _disturb(pictures: Tensor) -> Tensor:
-    """Add moiré, glare, blur and noise to some of the pictures."""
+    """Add moiré, glare, blur and noise to some of the pictures, whose order is random."""
     batch, _, side, _ = pictures.shape
     device = pictures.device
     at = torch.linspace(-1, 1, side, device=device)
     across, down = at[None, None, None, :], at[None, None, :, None]
+    first = 0
 
-    def some(share: float) -> Tensor:
-        count = int(batch * share + random.random())
-        return torch.randperm(batch, device=device)[:count]
+    def some(share: float, *, overlap: float = 0.0) -> Tensor:
+        """Return the next pictures as a view; `overlap` goes back by a share of the batch."""
+        nonlocal first
+        first = max(0, first - round(overlap * batch))
+        last = min(batch, first + max(1, round(share * batch)))
+        part = pictures[first:last]
+        first = last
+        return part
 
-    def draw(count: int, low: float, high: float, channels: int = 1) -> Tensor:
-        return torch.empty(count, channels, 1, 1, device=device).uniform_(low, high)
+    def draw(part: Tensor, low: float, high: float, channels: int = 1) -> Tensor:
+        return torch.empty(len(part), channels, 1, 1, device=device).uniform_(low, high)
 
-    chosen = some(0.06)  # moiré, with a phase for each colour
-    if count := len(chosen):
-        angle, waves = draw(count, 0, torch.pi), draw(count, 8, 120)
-        bow = draw(count, -0.6, 0.6)
-        phase = (across * angle.cos() + down * angle.sin() + bow * across * down) * waves
-        strength = draw(count, 0.03, 0.22)
-        pictures[chosen] *= 1 + strength * (phase + draw(count, 0, 3, 3)).sin()
-    chosen = some(0.06)  # glare
-    if count := len(chosen):
-        left, top = draw(count, -1, 1), draw(count, -1, 1)
-        angle = draw(count, 0, torch.pi)
-        x = (across - left) * angle.cos() + (down - top) * angle.sin()
-        y = (down - top) * angle.cos() - (across - left) * angle.sin()
-        spot = (
-            -(x / draw(count, 0.05, 0.9)).square() - (y / draw(count, 0.03, 0.3)).square()
-        ).exp()
-        pictures[chosen] += spot * draw(count, 0.2, 0.9)
+    part = some(0.06)  # moiré, with a phase for each colour
+    angle, waves = draw(part, 0, torch.pi), draw(part, 8, 120)
+    bow = draw(part, -0.6, 0.6)
+    phase = (across * angle.cos() + down * angle.sin() + bow * across * down) * waves
+    part *= 1 + draw(part, 0.03, 0.22) * (phase + draw(part, 0, 3, 3)).sin()
+    part = some(0.06)  # glare
+    left, top = draw(part, -1, 1), draw(part, -1, 1)
+    angle = draw(part, 0, torch.pi)
+    x = (across - left) * angle.cos() + (down - top) * angle.sin()
+    y = (down - top) * angle.cos() - (across - left) * angle.sin()
+    spot = (-(x / draw(part, 0.05, 0.9)).square() - (y / draw(part, 0.03, 0.3)).square()).exp()
+    part += spot * draw(part, 0.2, 0.9)
     for share, reach in ((0.1, 3), (0.05, 5)):
-        chosen = some(share)
-        if len(chosen):
-            soft = F.avg_pool2d(pictures[chosen], reach, 1, reach // 2, count_include_pad=False)
-            pictures[chosen] = soft
-    chosen = some(0.25)
-    if count := len(chosen):
-        part = pictures[chosen]
-        pictures[chosen] = part + torch.randn_like(part) * draw(count, 0.005, 0.07)
+        part = some(share, overlap=0.02)
+        part.copy_(F.avg_pool2d(part, reach, 1, reach // 2, count_include_pad=False))
+    part = some(0.25, overlap=0.12)
+    part += torch.randn_like(part) * draw(part, 0.005, 0.07)
     return pictures
 
 
@@ -172,13 +168,15 @@ def _jitter_colors(pictures: Tensor) -> Tensor:
     batch, device = len(pictures), pictures.device
 
     def draw(low: float, high: float, channels: int = 1) -> Tensor:
-        values = torch.empty(batch, channels, 1, 1, device=device).uniform_(low, high)
-        return values.to(pictures.dtype)
+        return torch.empty(batch, channels, 1, 1, device=device).uniform_(low, high)
 
     contrast = torch.where(draw(0, 1) < 0.15, draw(0.3, 0.8), draw(0.75, 1.3))
-    result = (pictures - 0.5) * contrast + 0.5 + draw(-0.12, 0.12)
-    result = result * draw(0.88, 1.12, 3)
-    grey = result.mean(1, keepdim=True).expand_as(result)
-    result = torch.where(draw(0, 1) < 0.12, grey, result)
-    result = torch.where(draw(0, 1) < 0.03, 1 - result, result)
-    return result.clamp(0, 1)
+    gains = draw(0.88, 1.12, 3)
+    factor, added = contrast * gains, (0.5 - 0.5 * contrast + draw(-0.12, 0.12)) * gains
+    is_negative = draw(0, 1) < 0.03
+    factor = torch.where(is_negative, -factor, factor)
+    added = torch.where(is_negative, 1 - added, added)
+    result = torch.addcmul(added, pictures, factor)
+    grey = result[-max(1, round(0.12 * batch)) :]
+    grey.copy_(grey.mean(1, keepdim=True).expand_as(grey))
+    return result.clamp_(0, 1)

@@ -36,7 +36,7 @@ def ink_and_paper(random: Random) -> tuple[tuple[int, int, int], tuple[int, int,
 def load_photographs(folder: Path | None = None) -> list[Picture]:
     """Load the photographs of a folder of photographs.py, or else those in scikit-image."""
     if folder:
-        paths = sorted(folder.glob("*.jpg"))
+        paths = sorted(p for p in folder.iterdir() if p.suffix in (".jpg", ".webp"))
     else:
         import skimage
 

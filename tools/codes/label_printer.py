@@ -58,6 +58,15 @@ def _dotted(random: Random, symbol: Symbol, scale: int) -> Picture:
     dot[np.hypot(at[:, None], at[None]) <= radius] = 0
     grey = np.where(np.kron(symbol.modules, np.ones((scale, scale), np.bool_)), 0, 255)
     dots = np.where(grey == 0, np.tile(dot, symbol.modules.shape), 255).astype(np.uint8)
+    if symbol.kind == 1 and random.random() < 0.5:  # marked with a needle: each dot is elsewhere
+        shift = cv2.resize(
+            random.normal(0, 0.12 * scale, size=(*symbol.modules.shape, 2)).astype(np.float32),
+            dots.shape[::-1],
+            interpolation=cv2.INTER_NEAREST,
+        )
+        rows, columns = np.indices(dots.shape, np.float32)
+        maps = columns + shift[..., 0], rows + shift[..., 1]
+        dots = cv2.remap(dots, *maps, cv2.INTER_LINEAR, borderValue=255)
     if symbol.kind == 0:
         end = len(symbol.modules)
         for row, column in ((0, 0), (0, end - 7), (end - 7, 0)):
@@ -149,6 +158,8 @@ class LabelPrinter:
             left = quiet + (width - digits.shape[1]) // 2
             part = sheet[top : top + digits.shape[0], left : left + digits.shape[1]]
             np.minimum(part, digits, out=part)
+        if symbol.is_linear and width == 95 * scale and random.random() < 0.12:
+            sheet = _with_add_on(random, sheet, scale, quiet, height)
         mark = CodeMark(symbol.kind, (quiet, quiet, quiet + width, quiet + height), scale)
         return FlatObject(sheet, (mark,))
 
@@ -175,6 +186,21 @@ class LabelPrinter:
             cv2.rectangle(sheet, (left, top), corner, int(random.integers(0, 120)), -1)
 
 
+def _with_add_on(
+    random: Random, sheet: Picture, scale: int, quiet: int, height: int
+) -> NDArray[np.uint8]:
+    """Append the bars of two or five further digits, as on periodicals and books."""
+    count = int(random.choice([20, 47]))
+    widths = random.integers(1, 4, size=count)
+    bars = np.repeat(np.arange(count) % 2, widths)[:count].astype(np.uint8)
+    row = np.where(bars == 0, 0, 255).astype(np.uint8).repeat(scale)
+    gap = max(0, int(random.integers(7, 13)) * scale - quiet)
+    added = np.full((sheet.shape[0], gap + len(row) + quiet), 255, np.uint8)
+    top = quiet + int(height * random.uniform(0.05, 0.3))
+    added[top : quiet + height, gap : gap + len(row)] = row
+    return np.hstack([sheet, added])
+
+
 def _moved(mark: CodeMark, right: int, down: int) -> CodeMark:
     left, top, far, bottom = mark.box
     return CodeMark(mark.kind, (left + right, top + down, far + right, bottom + down), mark.module)
@@ -191,7 +217,8 @@ def _faint(random: Random) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
 
 def colorize(random: Random, grey: Picture, *, plain: bool) -> NDArray[np.uint8]:
     """Colour a label, with defects of printers and screens."""
-    if random.random() < 0.12:
+    is_faint = random.random() < 0.15
+    if is_faint:
         ink, paper = _faint(random)
     elif plain or random.random() < 0.55:
         ink = tuple(int(v) for v in random.integers(0, 60, size=3))
@@ -209,12 +236,12 @@ def colorize(random: Random, grey: Picture, *, plain: bool) -> NDArray[np.uint8]
         dark = random.uniform(0.55, 0.9)
         picture[::step] = (picture[::step] * dark).astype(np.uint8)
         picture[:, ::step] = (picture[:, ::step] * dark).astype(np.uint8)
-    elif kind < 0.2:  # brushed metal
+    elif kind < (0.4 if is_faint else 0.2):  # brushed metal
         length = int(random.integers(10, 80))
         brushed = cv2.blur(random.normal(0, 1, size=grey.shape).astype(np.float32), (length, 1))
         brushed *= random.uniform(5, 30) * np.sqrt(length)
         picture = np.clip(picture + brushed[..., None], 0, 255).astype(np.uint8)
-    elif kind < 0.28:  # rough paper and worn ink
+    elif kind < (0.6 if is_faint else 0.28):  # rough paper and worn ink
         rough = random.normal(0, random.uniform(4, 22), size=(*grey.shape, 1)).astype(np.float32)
         picture = np.clip(picture + rough, 0, 255).astype(np.uint8)
     return picture

@@ -23,8 +23,9 @@ from torch import Tensor
 
 CHUNK = 32  # scenes per transfer
 MAX_CODES = 24
+NONE, FAINT = -1, -2  # instead of the class: no code; one that may be found or not
 _SLOTS_PER_WORKER = 4
-_HARD_SHARE = 0.2  # of a batch: empty scenes, sampled by the score of their false alarms
+_HARD_SHARE = 0.3  # of a batch: empty scenes, sampled by the score of their false alarms
 _MIN_WEIGHT = 1e-4
 
 
@@ -88,7 +89,7 @@ class SceneWorkers:
         while True:
             slot = self._free.get()
             boxes = self._boxes[slot]
-            boxes[:] = -1
+            boxes[:] = NONE
             for index in range(CHUNK):
                 number += 1
                 try:
@@ -98,7 +99,9 @@ class SceneWorkers:
                     traceback.print_exc()
                     continue
                 self._pictures[slot, index] = scene.picture[..., ::-1]
-                rows = scene.rows()[:MAX_CODES]
+                faint = scene.faint_rows()
+                faint[:, 0] = FAINT
+                rows = np.concatenate([scene.rows(), faint])[:MAX_CODES]
                 boxes[index, : len(rows)] = rows
             self._full.put(slot)
 
@@ -115,7 +118,8 @@ class ScenePool:
         side = workers.side
         self._workers = workers
         self._pictures = torch.empty((capacity, side, side, 3), dtype=torch.uint8, device=device)
-        self._boxes = torch.empty((capacity, MAX_CODES, 5), device=device)
+        self._boxes = torch.full((capacity, MAX_CODES, 5), float(NONE), device=device)
+        self._filled = torch.zeros((), device=device)
         self._weights = torch.zeros(capacity, device=device)
         self._device = device
         self._copies: deque[tuple[torch.cuda.Event, Chunk]] = deque()  # under way
@@ -146,12 +150,13 @@ class ScenePool:
     def _add(self, chunk: Chunk) -> None:
         at = self.added % len(self._pictures)
         boxes = torch.from_numpy(chunk.boxes)
-        is_empty = boxes[:, 0, 0] < 0
+        is_empty = boxes[:, 0, 0] == NONE
         pictures = torch.from_numpy(chunk.pictures)
         self._pictures[at : at + CHUNK].copy_(pictures, non_blocking=True)
         self._boxes[at : at + CHUNK].copy_(boxes, non_blocking=True)
         self._weights[at : at + CHUNK] = (is_empty * _MIN_WEIGHT).to(self._device)
         self.added += CHUNK
+        self._filled.fill_(min(self.added, len(self._pictures)))
         if self._device.type == "cuda":
             event = torch.cuda.Event()
             event.record()
@@ -159,20 +164,28 @@ class ScenePool:
         else:
             self._workers.give_back(chunk)
 
+    def prime(self) -> None:
+        """Put noise with boxes into the pool, to try training steps before there are scenes."""
+        self._pictures[:CHUNK].random_()
+        self._boxes[:CHUNK, 0] = torch.tensor([0, 0.5, 0.5, 0.3, 0.3], device=self._device)
+        self._filled.fill_(CHUNK)
+
     def sample(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return indices in the pool, pictures and boxes."""
-        filled = min(self.added, len(self._pictures))
+        """Return indices in the pool, pictures (batch, rows, columns, 3) of bytes, and boxes.
+
+        A CUDA graph can hold this: nothing is read back.
+        """
         hard = max(1, int(batch * _HARD_SHARE))
-        chosen = torch.cat(
-            [
-                torch.randint(0, filled, (batch - hard,), device=self._device),
-                torch.multinomial(self._weights[:filled] + 1e-9, hard, replacement=True),
-            ]
-        )
-        pictures = self._pictures[chosen].permute(0, 3, 1, 2).float() / 255
-        return chosen, pictures, self._boxes[chosen]
+        device = self._device
+        even = torch.rand(batch - hard, device=device) * self._filled
+        total = self._weights.cumsum(0)
+        by_weight = torch.searchsorted(total, torch.rand(hard, device=device) * total[-1])
+        chosen = torch.cat([even.long(), by_weight])
+        chosen = chosen[torch.rand(batch, device=device).argsort()]  # augment() needs that
+        chosen = torch.minimum(chosen, (self._filled - 1).long())
+        return chosen, self._pictures[chosen], self._boxes[chosen]
 
     def update_weights(self, chosen: Tensor, scores: Tensor) -> None:
         """Weight the empty pictures among `chosen` by their highest objectness."""
-        is_empty = self._boxes[chosen, 0, 0] < 0
+        is_empty = self._boxes[chosen, 0, 0] == NONE
         self._weights[chosen] = (scores.square() + _MIN_WEIGHT) * is_empty

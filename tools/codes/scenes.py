@@ -31,7 +31,7 @@ from textures import TEXTURES
 Random = np.random.Generator
 Points = NDArray[np.float64]
 
-_CLASS_SHARES = (0.21, 0.17, 0.15, 0.17, 0.3)
+_CLASS_SHARES = (0.2, 0.19, 0.13, 0.2, 0.28)
 # Shares of scenes: without codes, clean renderings, close-ups, one code of any size; else several.
 _EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.22, 0.1, 0.24, 0.18
 _MAKERS = (*DISTRACTORS, *TEXTURES)
@@ -39,7 +39,7 @@ _MIN_MODULE = (0.5, 0.55, 0.5, 0.3, 0.25)  # pixels, by class
 _MIN_SIDE = 7.0  # pixels of a box
 _MIN_VISIBLE = 0.7  # share of a box that is inside the frame
 _ASPECT_RATIOS = (1.0, 4 / 3, 3 / 4, 16 / 9, 9 / 16)  # of photographs, stretched to a square
-_MIN_CONTRAST = 4.0  # standard deviation of grey values in the box of a code
+_MIN_CONTRAST = 3.2  # standard deviation of grey values in the box of a code
 _SEVERAL = 1 - _EMPTY - _CLEAN - _CLOSE - _SINGLE
 _LARGE = 170  # pixels; larger codes hardly alias
 _MAX_SHEET = 3.0  # pixels of an object for each of the picture
@@ -63,12 +63,19 @@ class Code:
 class Scene:
     picture: Picture  # BGR
     codes: tuple[Code, ...]
+    faint: tuple[Code, ...] = ()  # too faint to be asked for, but no mistake if found
 
     def rows(self) -> NDArray[np.float32]:
         """Return darknet labels: rows of class and relative centre x, y, width and height."""
+        return self._rows(self.codes)
+
+    def faint_rows(self) -> NDArray[np.float32]:
+        return self._rows(self.faint)
+
+    def _rows(self, codes: tuple[Code, ...]) -> NDArray[np.float32]:
         height, width = self.picture.shape[:2]
-        rows = np.zeros((len(self.codes), 5), np.float32)
-        for row, code in zip(rows, self.codes, strict=True):
+        rows = np.zeros((len(codes), 5), np.float32)
+        for row, code in zip(rows, codes, strict=True):
             left, top, right, bottom = code.box
             row[:] = (
                 code.kind,
@@ -159,7 +166,11 @@ class SceneGenerator:
         builder = _SceneBuilder(random, self._background(random, size), ratio)
         kind = random.choice(5, p=(_EMPTY, _CLEAN, _CLOSE, _SINGLE, _SEVERAL))
         if kind == 0:
-            if random.random() < 0.5:
+            if random.random() < 0.12:
+                builder.picture = self._paper(random, size)
+            elif random.random() < 0.4:
+                builder.picture = random_crop(random, self._photographs, size)
+            if random.random() < 0.4:
                 self._add_distractors(builder, int(random.integers(1, 6)))
         elif kind == 1:
             return self._rendering(random, size)
@@ -223,7 +234,7 @@ class SceneGenerator:
             for _ in range(random.integers(1, 6)):
                 self._add_code(builder, 0.03, 0.5, as_ink=True)
         picture = self._camera.copy_digitally(random, builder.picture)
-        return Scene(picture, tuple(c for c in builder.codes if _has_contrast(picture, c)))
+        return _labelled(picture, builder.codes)
 
     def _background(self, random: Random, size: tuple[int, int]) -> Picture:
         choice = random.random()
@@ -289,6 +300,8 @@ class SceneGenerator:
         flat = FlatObject(colorize(random, flat.picture, plain=plain), flat.marks)
         if random.random() < 0.07:
             flat = _crumpled(random, flat)
+        if random.random() < 0.08:
+            flat = _framed(random, flat)
         if random.random() < 0.2:
             flat = _turned(flat, int(random.integers(1, 4)))  # bends are around a vertical axis
         builder.add(flat, reach, as_ink=as_ink or (lone and random.random() < 0.5))
@@ -304,12 +317,11 @@ class SceneGenerator:
         finest = min((c.module * (2 if c.kind == 4 else 1) for c in builder.codes), default=2.0)
         blur = min(random.random() ** 2 * (1.5 * finest + 0.25), 7)
         picture = self._camera.photograph(random, builder.picture, blur)
-        codes = (
+        codes = [
             Code(c.kind, c.box, c.corners, c.angle, c.module, blur / c.module)
             for c in builder.codes
-            if _has_contrast(picture, c)
-        )
-        return Scene(picture, tuple(codes))
+        ]
+        return _labelled(picture, codes)
 
 
 class _SceneBuilder:
@@ -481,8 +493,14 @@ class _SceneBuilder:
         part[:] = ((mixed + 127) // 255).astype(np.uint8)
 
 
+def _labelled(picture: Picture, codes: Sequence[Code]) -> Scene:
+    clear = [_has_contrast(picture, code) for code in codes]
+    pairs = list(zip(codes, clear, strict=True))
+    return Scene(picture, tuple(c for c, ok in pairs if ok), tuple(c for c, ok in pairs if not ok))
+
+
 def _has_contrast(picture: Picture, code: Code) -> bool:
-    """Return False if glare or darkness has made the middle of the code invisible."""
+    """Return False if glare, darkness or distance has made the middle of the code faint."""
     left, top, right, bottom = code.box
     aside, down = (right - left) / 4, (bottom - top) / 4
     left, right = int(left + aside), round(right - aside) + 1
@@ -545,6 +563,24 @@ def _turned(flat: FlatObject, turn: int) -> FlatObject:
         )
         flat = FlatObject(cv2.rotate(flat.picture, cv2.ROTATE_90_CLOCKWISE), marks)
     return flat
+
+
+def _framed(random: Random, flat: FlatObject) -> FlatObject:
+    """Return an object in a frame, like a screen, a card or a tape; or two, one in the other."""
+    picture, marks = np.ascontiguousarray(flat.picture), flat.marks
+    for _ in range(random.integers(1, 3)):
+        most = 0.12 * max(picture.shape[:2])
+        top, bottom, left, right = (int(v) for v in random.uniform(0, most, size=4) + 2)
+        paint = colour(random, 0, 90) if random.random() < 0.6 else colour(random)
+        picture = cv2.copyMakeBorder(
+            picture, top, bottom, left, right, cv2.BORDER_CONSTANT, value=paint
+        )
+        shift = left, top, left, top
+        marks = tuple(
+            CodeMark(m.kind, tuple(e + s for e, s in zip(m.box, shift, strict=True)), m.module)
+            for m in marks
+        )
+    return FlatObject(picture, marks)
 
 
 def _crumpled(random: Random, flat: FlatObject) -> FlatObject:

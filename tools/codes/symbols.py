@@ -70,8 +70,9 @@ def _payload(random: np.random.Generator, longest: int, shortest: int = 4) -> st
 
 def _qr(random: np.random.Generator) -> Symbol:
     longest = int(random.choice([12, 30, 60, 120, 300]))
-    if random.random() < 0.06:
-        code = segno.make_micro(_characters(random, string.digits, int(random.integers(3, 12))))
+    if random.random() < 0.16:
+        alphabet = string.digits if random.random() < 0.6 else _UPPER
+        code = segno.make_micro(_characters(random, alphabet, int(random.integers(3, 21))))
     else:
         level = str(random.choice(["l", "m", "q", "h"]))
         code = segno.make(
@@ -108,10 +109,11 @@ def _aztec(random: np.random.Generator) -> Symbol:
 
 
 def _pdf417(random: np.random.Generator) -> Symbol:
-    columns = int(random.integers(1, 9))
+    # The widest are on licences, the others on tickets and parcels.
+    columns = int(random.integers(1, 9) if random.random() < 0.85 else random.integers(9, 19))
     text = _payload(random, longest=24 + 24 * columns, shortest=8 + 9 * columns)
     codes = pdf417gen.encode(text, columns=columns, security_level=int(random.integers(1, 4)))
-    if random.random() < 0.35:  # a long symbol, of few rows
+    if random.random() < 0.45:  # a long symbol, of few rows
         codes = codes[: int(random.integers(3, 9))]
     rows = np.zeros((len(codes), barcode_size(codes)[0]), np.bool_)
     for row, words in zip(rows, codes, strict=True):
@@ -168,7 +170,7 @@ _LINEAR = (
     ("itf", string.digits, (6, 14)),
     ("codabar", string.digits, (5, 12)),
 )
-_STACKED_SHARE = 0.07
+_STACKED_SHARE = 0.14
 _ELEMENTS = (0.42, 0.23, 0.14, 0.09, 0.05, 0.03, 0.02, 0.02)  # widths of bars, 1 to 8 modules
 _LINEAR_SHARES = (0.26, 0.06, 0.12, 0.2, 0.12, 0.11, 0.09, 0.04)
 _MAKERS: tuple[Callable[[np.random.Generator], Symbol], ...] = (

@@ -17,6 +17,7 @@ import os
 import random
 import sys
 import time
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,28 +28,29 @@ sys.path.insert(0, str(_REPOSITORY))
 import cv2  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from augment import augment  # noqa: E402
 from distractors import HELD_OUT, Picture, load_photographs  # noqa: E402
-from loss import assign, decode_offsets, decode_sizes, loss  # noqa: E402
+from loss import decode_offsets, decode_sizes  # noqa: E402
 from scene_pool import CHUNK, ScenePool, SceneWorkers  # noqa: E402
 from scoring import Rows, average_precision, nms, overlaps  # noqa: E402
 from symbols import NAMES  # noqa: E402
 from torch import Tensor  # noqa: E402
 from torch_network import Network  # noqa: E402
+from training_step import GRAPHS, TrainingStep  # noqa: E402
 
 _WARM_UP_STEPS = 400
-_EMA = 0.9993
+_EMA = 0.9995
 _AUGMENTED_SHARE = 0.9  # of the time with strong augmentation
-_MIN_SCORE = 0.02
-_MAX_BOXES = 300  # per picture, before NMS
+_MIN_SCORE = 0.04
+_MAX_BOXES = 100  # per picture, before NMS
 _THRESHOLDS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8)
 _LARGE = 832  # pixels of the scenes for the larger inputs
-_LARGE_WORKERS = 0.34  # share of the processes that make them
+_LARGE_WORKERS = 0.4  # share of the processes that make them
 # Sides of the input, drawn for each batch: of the scenes of the .cfg's size and of the large ones.
-_SIDES, _LARGE_SIDES = (416, 416, 416, 320, 480), (416, 608, 832)
-_LARGE_SHARE = 0.25  # of the batches
-_REPORT_SECONDS = 110.0
-_RESERVE = 8.0  # seconds for the last report
+# Scenes of 832 pixels that become 416 alias as photographs of many pixels do in darknet's resize.
+_SIDES, _LARGE_SIDES = (416, 416, 416, 320, 480), (416, 416, 416, 608, 832)
+_LARGE_SHARE = 0.4  # of the batches
+_REPORT_SECONDS = 115.0
+_RESERVE = 12.0  # seconds for the last report
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def main() -> None:
         SceneWorkers(large, _LARGE, seed + 500, trained),
     ]
     try:
-        _train(options, network, workers, every[::HELD_OUT], start)
+        _train(options, network, workers, every[::HELD_OUT][: 8 if options.smoke else None], start)
     finally:
         for each in workers:
             each.close()
@@ -100,10 +102,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=128, help="pictures of the .cfg's size")
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--decay", type=float, default=0.02)
-    parser.add_argument("--pool", type=int, default=60_000, help="scenes kept on the device")
+    parser.add_argument("--pool", type=int, default=45_000, help="scenes kept on the device")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--seed", type=int, default=100)
     parser.add_argument("--photos", type=Path, help="a folder that photographs.py made")
+    parser.add_argument("--graphs", choices=GRAPHS, default=GRAPHS[0], help="CUDA graphs to use")
     parser.add_argument("--smoke", action="store_true", help="a short test run")
     options = parser.parse_args()
     if options.smoke:
@@ -131,56 +134,78 @@ def _train(
     ema = copy.deepcopy(network).eval()
     optimiser = _optimiser(network, options, fused=device.type == "cuda")
     state = _resume(options, network, ema, optimiser) if options.resume else State()
-    counts = (1, 1) if options.smoke else (12, 3)
-    tests = [_held_out(each, count, device) for each, count in zip(workers, counts, strict=True)]
-    tests.append(_without_codes(photographs, network.side, device))
-    shares = (1, network.side**2 / _LARGE**2 / 2)
+    shares = (1, network.side**2 / _LARGE**2 / 1.4)
     pools = [
         ScenePool(max(CHUNK, int(options.pool * share) // CHUNK * CHUNK), each, device)
         for each, share in zip(workers, shares, strict=True)
     ]
-    for pool, scenes in zip(pools, (CHUNK, CHUNK) if options.smoke else (4096, 480), strict=True):
+    step = TrainingStep(network, pools, options.batch, device)
+    if device.type == "cuda" and options.graphs != "none":
+        _capture(step, workers, options, start)
+    counts = (1, 1) if options.smoke else (10, 3)
+    tests = [_held_out(each, count, device) for each, count in zip(workers, counts, strict=True)]
+    tests.append(_without_codes(photographs, network.side, device))
+    for pool, scenes in zip(pools, (CHUNK, CHUNK) if options.smoke else (2048, 256), strict=True):
         pool.wait_for(scenes)
-    grids = {side: network.grids(side) for side in {*_SIDES, *_LARGE_SIDES}}
+    averaged = list(zip(_averaged(ema), _averaged(network), strict=True))
+    kept, new = [e for e, _ in averaged], [n for _, n in averaged]
     before, began = state.seconds, time.monotonic()
-    total_seconds = options.minutes * 60
     end = start + (60 * options.session if options.session else 1e9) - _RESERVE
+    total_seconds = min(options.minutes * 60, before + end - began)
     print(f"{device}: training starts {began - start:.0f} s after launch", flush=True)
-    total, counted, reported = torch.zeros((), device=device), 0, began
+    counted, reported = 0, began
     period = 15.0 if options.smoke else _REPORT_SECONDS
+    first_step = state.step
     while (now := time.monotonic()) < end and state.seconds < total_seconds:
         state.seconds = before + now - began
         part = min(state.seconds / total_seconds, 1.0)
-        _set_rate(optimiser, options.rate, state.step, part)
+        _set_rate(optimiser, options.rate, state.step - first_step, part)
+        if part >= _AUGMENTED_SHARE:
+            step.strength.zero_()
         for pool in pools:
             pool.drain()
         is_large = random.random() < _LARGE_SHARE
-        pool, side = pools[is_large], random.choice(_LARGE_SIDES if is_large else _SIDES)
-        count = max(1, round(options.batch * min(1.0, (network.side / side) ** 2)))
-        chosen, pictures, boxes = pool.sample(count)
-        pictures, truth = augment(pictures, boxes, side, strong=part < _AUGMENTED_SHARE)
-        pictures = pictures.contiguous(memory_format=torch.channels_last)
-        # Before the network runs, so that the CPU does not wait for it.
-        targets = assign(truth, network.heads, side, grids[side])
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            heads = network(pictures)
-        value = loss(heads, network.heads, targets)
-        pool.update_weights(chosen, _highest_objectness(heads))
-        optimiser.zero_grad(set_to_none=True)
-        value.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+        step.run((int(is_large), random.choice(_LARGE_SIDES if is_large else _SIDES)))
+        torch.nn.utils.clip_grad_norm_(step.parameters, 5.0)
         optimiser.step()
         state.step += 1
-        _update_ema(ema, network, min(_EMA, (1 + state.step) / (20 + state.step)))
-        total += value.detach()
         counted += 1
+        decay = min(_EMA, (1 + state.step) / (20 + state.step))
+        torch._foreach_lerp_(kept, new, 1 - decay)
         if now - reported > period:
-            _report(ema, tests, state, [pool.added for pool in pools], float(total / counted))
+            made = [pool.added for pool in pools]
+            rate = counted / (now - reported)
+            _report(ema, tests, state, made, float(step.total / counted), rate)
             _save(options, network, ema, optimiser, state, device)
-            total, counted, reported = torch.zeros_like(total), 0, time.monotonic()
-    value = float(total / max(counted, 1))
-    _report(ema, tests, state, [pool.added for pool in pools], value)
+            step.total.zero_()
+            counted, reported = 0, time.monotonic()
+    made, rate = [pool.added for pool in pools], counted / (time.monotonic() - reported + 1e-9)
+    _report(ema, tests, state, made, float(step.total / max(counted, 1)), rate)
     _save(options, network, ema, optimiser, state, device)
+
+
+def _capture(
+    step: TrainingStep, workers: list[SceneWorkers], options: argparse.Namespace, start: float
+) -> None:
+    """Capture the steps as CUDA graphs; if that fails, start again with less of them."""
+    began = time.monotonic()
+    try:
+        sides = (set(_SIDES), set(_LARGE_SIDES))
+        kinds = [(pool, side) for pool, each in enumerate(sides) for side in sorted(each)]
+        step.capture(kinds, options.graphs)
+    except Exception:  # whatever it is, the slow way trains, too
+        less = GRAPHS[GRAPHS.index(options.graphs) + 1]
+        print(f"no CUDA graphs of {options.graphs}, now of {less}:", file=sys.stderr)
+        traceback.print_exc()
+        for each in workers:
+            each.close()
+        # A failed capture may leave CUDA's random numbers unusable in this process.
+        again = [sys.executable, *sys.argv, "--graphs", less]
+        if options.session:
+            again += ["--session", f"{options.session - (time.monotonic() - start) / 60:.3f}"]
+        os.execv(sys.executable, again)
+    times = ", ".join(f"{side}: {each * 1e3:.1f} ms" for side, each in step.times.items())
+    print(f"CUDA graphs took {time.monotonic() - began:.0f} s; steps: {times}", flush=True)
 
 
 # ---------------------------------------------------------------- checkpoints
@@ -203,7 +228,9 @@ def _save(
         for index, values in optimiser.state_dict()["state"].items()
         for name, value in values.items()
     }
-    np.savez(options.output / "optimiser.npz", **moments)
+    unfinished = options.output / "optimiser.part.npz"
+    np.savez(unfinished, **moments)
+    unfinished.replace(options.output / "optimiser.npz")
     document = {
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "CPU",
         "torch": torch.__version__,
@@ -276,17 +303,12 @@ def _set_rate(optimiser: torch.optim.Optimizer, rate: float, step: int, part: fl
         group["lr"] = rate * cosine * min(1.0, (step + 1) / _WARM_UP_STEPS)
 
 
-@torch.no_grad()
-def _highest_objectness(heads: list[Tensor]) -> Tensor:
-    """Return the highest objectness of each picture."""
-    return torch.stack([raw[..., 4].flatten(1).amax(1) for raw in heads]).amax(0).sigmoid()
-
-
-@torch.no_grad()
-def _update_ema(ema: Network, network: Network, decay: float) -> None:
-    kept = [*ema.parameters(), *(b for b in ema.buffers() if b.is_floating_point())]
-    new = [*network.parameters(), *(b for b in network.buffers() if b.is_floating_point())]
-    torch._foreach_lerp_([t.data for t in kept], [t.data for t in new], 1 - decay)
+def _averaged(network: Network) -> list[Tensor]:
+    """Return the tensors whose average over the steps is the result."""
+    return [
+        *(each.data for each in network.parameters()),
+        *(each for each in network.buffers() if each.is_floating_point()),
+    ]
 
 
 # ---------------------------------------------------------------- validation
@@ -343,7 +365,12 @@ Row = dict[str, Any]
 
 
 def _report(
-    ema: Network, tests: list[HeldOut], state: State, made: list[int], value: float
+    ema: Network,
+    tests: list[HeldOut],
+    state: State,
+    made: list[int],
+    value: float,
+    rate: float,
 ) -> None:
     """Print and record the accuracy on scenes of both sizes and on photographs without codes."""
     test, large, empty = tests
@@ -356,6 +383,7 @@ def _report(
     row: Row = {
         "seconds": round(state.seconds),
         "step": state.step,
+        "steps_per_second": round(rate, 1),
         "scenes": made,
         "loss": round(value, 4),
         "ap50": round(float(np.nanmean(list(precision.values()))), 4),

@@ -70,6 +70,8 @@ class ClassFormats:
             for each in zxing.barcode_formats_list(getattr(zxing.BarcodeFormat, name))
         )
         self.checked = checked | self.rows
+        # a part of its bars may be a code of the same format, without any error
+        self.divisible = frozenset(zxing.barcode_formats_list(zxing.BarcodeFormat.ITF))
         self.easily_misread = self.linear | self.rows
 
     def of(self, class_id: int) -> frozenset[Any]:

@@ -5,15 +5,16 @@ does not read is cut out, turned upright and enlarged. A text counts for a box o
 is one of its class and the middle of the symbol lies inside. A 1-D code has a weak checksum or
 none, so its text counts only if two readings agree. The exception is a text of a format that checks
 itself, which was read from the whole picture where the network sees bars, and which no other
-reading contradicts. PDF417 may have little error correction: two readings of a crop must agree, and
-no reading of a crop may contradict what was read from the whole picture.
+reading contradicts. The characters of ITF check themselves, but a part of it may be a code, too: it
+counts only if its bars end where it was read. PDF417 may have little error correction: two readings
+of a crop must agree, and no reading of a crop may contradict what was read from the whole picture.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import hypot, sqrt
+from math import ceil, hypot, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,11 @@ _LONGEST_SIDE = 65535  # of a picture that zxing-cpp takes
 _AGREEING = 2  # readings of a 1-D code, and of a crop with PDF417
 _SAME_BOX = 0.7  # the IoU of boxes of the same code
 _SAME_BARS = 0.5  # the correlation of two rows of pixels that show the same bars
+_ITF_MODULES = 9, 9  # of a digit, and of start and stop, in widths of a narrow bar
+_QUIET = 6  # modules without bars at both ends, of 10 by the standard; a wide bar has 3
+_BLUR = 1  # module next to a bar that may be dark
+_MOST_NOISE = 0.3  # the differences in the quiet zones, relative to those of the bars
+_WITH_QUIET = 1.4  # the side of a crop of bars, relative to their length
 
 
 class _Variant(NamedTuple):
@@ -94,7 +100,7 @@ class CodeReader:
         class_ids = boxes.class_ids.tolist()
         found: dict[int, _Reading] = {}  # by row
         alone: list[_Reading] = []
-        for reading in self._read_picture(pixels):
+        for reading in sorted(self._read_picture(pixels), key=self._order):
             row = self._row_of(reading, rows, class_ids, found)
             if row is None:
                 alone.append(reading)
@@ -146,6 +152,11 @@ class CodeReader:
         ]
         return min(fitting)[1] if fitting else None
 
+    def _order(self, reading: _Reading) -> tuple[bool, int]:
+        """Sort ITF last, and a part of its bars after all of them: a box gets the first one."""
+        is_divisible = reading.zxing_format in self._formats.divisible
+        return is_divisible, -len(reading.code.text) if is_divisible else 0
+
     def _fits(self, reading: _Reading, box: Box, formats: Collection[Any]) -> bool:
         x, y = reading.centre
         is_inside = box.left <= x <= box.right and box.top <= y <= box.bottom
@@ -189,37 +200,25 @@ class CodeReader:
             votes.append(reading)
             if sum(reading.says_the_same(each) for each in votes) >= _AGREEING:
                 return reading
+        if first is None or votes != [first]:
+            return None
+        if is_detected and first.zxing_format in self._formats.divisible:
+            return first if _is_whole_itf(pixels, first) else None
         trusted = self._formats.checked if is_detected else self._formats.rows
-        return first if votes == [first] and votes[0].zxing_format in trusted else None
+        return first if first.zxing_format in trusted else None
 
     def _whole_bars(self, pixels: Array, reading: _Reading) -> _Reading:
         """Return a 1-D code with the corners of its bars, of which only some rows were read."""
         if reading.zxing_format not in self._formats.linear:
             return reading
-        crop = Crop.of(pixels, _square_around(reading.box), has_squares=False)
-        if crop is None:
+        bars = _bars_of(pixels, reading)
+        if bars is None:
             return reading
-        upright = crop.upright(1)
-        grey = np.asarray(upright.image, np.float32)
-        height, width = grey.shape
-        places = [upright.from_picture(corner) for corner in reading.code.corners]
-        x, y = zip(*places, strict=True)
-        left, right = max(0, round(min(x))), min(width, round(max(x)))
-        top, bottom = max(0, round(min(y))), min(height, round(max(y)) + 1)
-        if right - left < 2 or bottom <= top:
-            return reading
-        rows = grey[:, left:right]
-        rows = rows - rows.mean(axis=1, keepdims=True)
-        bars = rows[(top + bottom) // 2]
-        size = np.linalg.norm(rows, axis=1) * np.linalg.norm(bars)
-        others = np.flatnonzero(rows @ bars <= _SAME_BARS * size)
-        top = min(top, int(others[others < top].max(initial=-1)) + 1)
-        bottom = max(bottom, int(others[others >= bottom].min(initial=height)))
+        left, right, top, bottom = bars.left, bars.right, bars.top, bars.bottom
         one, two, three, four = map(
-            upright.in_picture, [(left, top), (right, top), (right, bottom), (left, bottom)]
+            bars.upright.in_picture, [(left, top), (right, top), (right, bottom), (left, bottom)]
         )
-        is_on_its_head = x[0] > x[1]
-        corners = (three, four, one, two) if is_on_its_head else (one, two, three, four)
+        corners = (three, four, one, two) if bars.is_on_its_head else (one, two, three, four)
         return reading._replace(code=replace(reading.code, corners=corners))
 
     def _variants(self, pixels: Array, box: Box, formats: Collection[Any]) -> Iterator[_Reading]:
@@ -304,14 +303,66 @@ def _edges(boxes: Boxes, size: tuple[int, int]) -> list[Box]:
     return [Box(*row) for row in np.concatenate([centre - half, centre + half], axis=1).tolist()]
 
 
+class _Bars(NamedTuple):
+    """The bars of a 1-D code, upright: the columns that were read, and the rows that show them."""
+
+    upright: Upright
+    grey: Array
+    left: int
+    right: int
+    top: int
+    bottom: int
+    is_on_its_head: bool
+
+
+def _bars_of(pixels: Array, reading: _Reading, *, size: float = 1.0) -> _Bars | None:
+    """Return the bars of which some rows were read, or None if there are not enough pixels."""
+    crop = Crop.of(pixels, _square_around(reading.box, size=size), has_squares=False)
+    if crop is None:
+        return None
+    upright = crop.upright(1)
+    grey = np.asarray(upright.image, np.float32)
+    height, width = grey.shape
+    places = [upright.from_picture(corner) for corner in reading.code.corners]
+    x, y = zip(*places, strict=True)
+    left, right = max(0, round(min(x))), min(width, round(max(x)))
+    top, bottom = max(0, round(min(y))), min(height, round(max(y)) + 1)
+    if right - left < 2 or bottom <= top:
+        return None
+    rows = grey[:, left:right]
+    rows = rows - rows.mean(axis=1, keepdims=True)
+    bars = rows[(top + bottom) // 2]
+    norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(bars)
+    others = np.flatnonzero(rows @ bars <= _SAME_BARS * norms)
+    top = min(top, int(others[others < top].max(initial=-1)) + 1)
+    bottom = max(bottom, int(others[others >= bottom].min(initial=height)))
+    return _Bars(upright, grey, left, right, top, bottom, x[0] > x[1])
+
+
+def _is_whole_itf(pixels: Array, reading: _Reading) -> bool:
+    """Tell whether there is nothing but paper at both ends of the bars that were read."""
+    bars = _bars_of(pixels, reading, size=_WITH_QUIET)
+    if bars is None:
+        return False
+    of_digit, others = _ITF_MODULES
+    module = (bars.right - bars.left) / (of_digit * len(reading.code.text) + others)
+    quiet, blur = ceil(_QUIET * module), ceil(_BLUR * module)
+    start, end = bars.left - blur, bars.right + blur
+    steps = np.abs(np.diff(bars.grey[bars.top : bars.bottom].mean(axis=0)))
+    if start < quiet or end + quiet > len(steps):
+        return False
+    noise = max(steps[start - quiet : start].mean(), steps[end : end + quiet].mean())
+    return bool(noise < _MOST_NOISE * steps[bars.left : bars.right].mean())
+
+
 def _distance(box: Box, point: Point) -> float:
     return hypot((box.left + box.right) / 2 - point[0], (box.top + box.bottom) / 2 - point[1])
 
 
-def _square_around(box: Box) -> Box:
+def _square_around(box: Box, *, size: float = 1.0) -> Box:
     """Return a square around the part of a code that was read, which is a line of some bars."""
     x, y = (box.left + box.right) / 2, (box.top + box.bottom) / 2
-    half = max(box.width, box.height) / 2
+    half = size * max(box.width, box.height) / 2
     return Box(x - half, y - half, x + half, y + half)
 
 

@@ -109,7 +109,7 @@ def test_corners_of_bars_enclose_all_of_them(reader, angle):
         ("1234", ["1234"], "1234"),
         ("1234", ["5678", "5678"], "5678"),
         ("1234", ["5678", "9012"], None),
-        ("1234", [], None),  # ITF has no checksum
+        ("1234", [], None),  # ITF has no checksum, and there is no picture
         (None, ["1234"], None),
         (None, ["1234", None, "1234"], "1234"),
     ],
@@ -125,6 +125,27 @@ def test_a_checksum_counts_where_bars_were_detected(reader, monkeypatch):
     assert said_for(reader, monkeypatch, "EAN8", "12345670", [], box=()) == []
     assert said_for(reader, monkeypatch, "Code39", "ABC", []) == ["ABC"]
     assert said_for(reader, monkeypatch, "Codabar", "A12B", []) == ["A12B"]
+
+
+@pytest.mark.parametrize("angle", [0, 4, 30, 60, 90, 184])
+def test_one_reading_of_itf_counts_if_it_is_of_all_bars(reader, monkeypatch, angle):
+    """zxing-cpp reads 12 or 1234, too, where a row of pixels leaves the turned bars."""
+    pixels = page((symbol("12345678", "ITF", scale=3), (300, 200), angle))
+    readings = [*reader._read_picture(pixels)]
+    said = {each.code.text for each in readings}
+    assert "12345678" in said
+    assert len(said) > 1 or angle % 90 == 0
+    monkeypatch.setattr(reader, "_variants", lambda *_: iter(()))
+    for some in (readings, readings[::-1]):
+        monkeypatch.setattr(reader, "_read_picture", lambda pixels, some=some: some)
+        _, codes = reader.read(pixels, boxes((100, 50, 500, 350, BARCODE, 0.9)))
+        assert texts(codes) == ["12345678"]
+    for each in readings:
+        monkeypatch.setattr(reader, "_read_picture", lambda pixels, only=each: [only])
+        _, codes = reader.read(pixels, boxes((100, 50, 500, 350, BARCODE, 0.9)))
+        assert texts(codes) == [each.code.text if each.code.text == "12345678" else None]
+    _, codes = reader.read(pixels, boxes())  # bars that the network does not see
+    assert not codes
 
 
 def test_a_part_of_bars_is_no_code_of_its_own(reader, monkeypatch):

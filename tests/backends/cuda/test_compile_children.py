@@ -35,7 +35,7 @@ def children(monkeypatch, tmp_path):
     monkeypatch.setattr(compile_children, "_same_compiler", dict)
     monkeypatch.setattr(compile_children, "usable_cores", lambda: 3)
     tools = compiler.Toolkit(str(Path(__file__)))
-    monkeypatch.setattr(compiler, "toolkit", lambda: tools)
+    monkeypatch.setattr(compiler, "toolkit", lambda *_: tools)
     cache = Cache(tmp_path / "kernels")
     monkeypatch.setattr(compiler, "_cache", lambda: cache)
     return cache
@@ -84,7 +84,7 @@ def test_a_child_ends_with_its_input():
 @pytest.mark.skipif(not hasattr(os, "nice"), reason="needs priorities of processes")
 def test_children_have_a_low_priority():
     child = compile_children._start()
-    child.stdin.write(b'["a", [], [9, 0]]\n')
+    child.stdin.write(b'["a", [], [9, 0], false]\n')
     child.stdin.flush()
     assert child.stdout.readline() == b"1\n"
     assert os.getpriority(os.PRIO_PROCESS, child.pid) > os.getpriority(os.PRIO_PROCESS, 0)

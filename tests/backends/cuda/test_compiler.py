@@ -154,7 +154,7 @@ def counted(monkeypatch, tmp_path):
 
     monkeypatch.setattr(compiler, "compile_image", compile_image)
     monkeypatch.setattr(compiler, "_cache", lambda: Cache(tmp_path))
-    monkeypatch.setattr(compiler, "toolkit", lambda: FakeToolkit(None))
+    monkeypatch.setattr(compiler, "toolkit", lambda *_: FakeToolkit(None))
     return compiled
 
 
@@ -200,6 +200,24 @@ def test_nvcc_without_a_host_compiler_leaves_the_work_to_nvrtc(monkeypatch):
     monkeypatch.setenv("PATH", "/with")  # is not looked through again
     assert compiler.toolkit() == Toolkit("/nvcc")
     compiler._toolkit.cache_clear()
+
+
+def test_tiles_are_left_to_nvrtc_where_it_knows_the_card(monkeypatch):
+    found = {compiler.library.NVCC: "/nvcc", compiler.library.NVRTC: "/libnvrtc.so"}
+    monkeypatch.setattr(compiler.library, "find", found.get)
+    monkeypatch.setattr(compiler.library, "include_folders", lambda: ["/include"])
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/g++")
+    monkeypatch.setattr(nvrtc, "architectures", lambda: [80, 90])
+    for number, (capability, cure) in enumerate(
+        [((9, 0), None), ((12, 0), "/nvcc"), (None, "/nvcc")]
+    ):
+        monkeypatch.setenv("PATH", f"/tiles{number}")  # part of what a search depends on
+        assert compiler.toolkit(capability) == Toolkit(cure)
+    monkeypatch.setattr(compiler.library, "include_folders", list)
+    monkeypatch.setenv("PATH", "/no-headers")
+    assert compiler.toolkit((9, 0)) == Toolkit("/nvcc")
+    compiler._toolkit.cache_clear()
+    compiler._nvrtc_suits.cache_clear()
 
 
 def test_the_identity_of_nvcc_changes_with_its_file(tmp_path):

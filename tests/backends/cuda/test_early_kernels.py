@@ -74,9 +74,9 @@ def test_every_kernel_of_the_first_run_is_loaded_before(plan: Plan, precision: s
     assert len(set(asked)) > 2
     assert set(asked) < set(early)
     ends = {file for _, file, _ in set(early) - set(asked) if isinstance(file, str)}
-    assert ends - {"vision/heads.cu"} == {
-        f"vision/{name}.cu" for name in ("border", "nms", "pictures")
-    }
+    expected = {f"vision/{name}.cu" for name in ("border", "nms", "pictures")}
+    checked = {"ops/largest.cu"} if precision == "float16" else set()
+    assert ends - {"vision/heads.cu"} == expected | checked
 
 
 def test_kernels_that_cannot_be_loaded_early_are_told_of_when_they_are_needed(

@@ -109,7 +109,7 @@ def source(tile: Tile) -> str:
 @lru_cache(maxsize=256)
 def compiled_from(tile: Tile, capability: tuple[int, int]) -> Source:
     defines = ("-DSTORE_HALF", "-use_fast_math") if reads_halves(tile.mode) else ()
-    return Source(source(tile), defines, capability)
+    return Source(source(tile), defines, capability, for_nvrtc=True)
 
 
 @lru_cache(maxsize=256)

@@ -20,6 +20,7 @@ from engine.errors import DeviceError
 _ADDRESS = 1 << 40  # aligned as device memory is; nothing is read from there
 _AT_THE_ENDS = ("enter", "enter_pictures", "leave")  # what the program launches itself
 _WITH_BOXES = ("list_scores", "suppress")
+_FOR_HALVES = "largest"  # by which a float16 program is checked before its first run
 # What the decoder of a head gets from its program, see runtime/step_runner.py.
 _DECODING = ("counter", "records", "columns", "per_row", "threshold", "hierarchy", "first")
 
@@ -49,6 +50,10 @@ def kernels_of(lowered: Lowered) -> Mapping[str, Launched]:
     own = Launched(in_floats=lambda: floats) if precision == "float16" else floats
     names = (*_AT_THE_ENDS, *_WITH_BOXES) if lowered.decoders else _AT_THE_ENDS
     own.files.update(map(compiler.file_of, names))
+    if precision == "float16":
+        own.files.add(compiler.file_of(_FOR_HALVES))
+        if lowered.target.floats:
+            floats.files.add(compiler.file_of(_FOR_HALVES))
     context: Any = SimpleNamespace(
         kernels=lambda _: own,
         blas=SimpleNamespace(multiply=_do_nothing, allow_tf32=_do_nothing),

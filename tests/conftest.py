@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from engine.backends.base import Device
 from tests.devices import open_or_skip
 
 pytest_plugins = ["tests.dripping_server", "tests.small_models"]
+
+# Algorithms must not change while a test runs on a card.
+os.environ.setdefault("ENGINE_TUNE", "10")
 
 # A shell starts background processes with SIGINT ignored, and some tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

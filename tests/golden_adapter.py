@@ -58,7 +58,8 @@ def load(cfg_path: str, weights_path: str, batch: int = 1, time_steps: int = 1) 
 
 def _options() -> dict[str, Any]:
     algorithm = os.environ.get("ENGINE_GOLDEN_ALGORITHM")
-    return {"graph": os.environ.get("ENGINE_GOLDEN_GRAPH", "1") != "0", "algorithm": algorithm}
+    graph = os.environ.get("ENGINE_GOLDEN_GRAPH", "1") != "0"
+    return {"graph": graph, "algorithm": algorithm, "waits": True}  # tuned before they run
 
 
 class Engine:

@@ -74,7 +74,9 @@ def main(words: list[str] | None = None) -> int:
     arguments = parse(words)
     batches = [int(batch) for batch in arguments.batches.split(",")]
     precisions = arguments.precisions.split(",")
-    options = {"algorithm": arguments.algorithm} if arguments.algorithm else {}
+    options: dict[str, Any] = {"waits": True}  # tuned before they run
+    if arguments.algorithm:
+        options["algorithm"] = arguments.algorithm
     device = open_device(arguments.device)
     document = Document.open(arguments, words, device.describe())
     for spec in arguments.nets:

@@ -20,6 +20,7 @@ mkdir -p "$folder" || exit 2
 folder=$(cd "$folder" && pwd) || exit 2
 cd "$(dirname "$0")/.." || exit 2
 
+export ENGINE_TUNE=${ENGINE_TUNE:-10} # networks are tuned before they run
 shared=${SHARED:-../shared}
 python=${PYTHON:-python3}
 jobs=${JOBS:-8}

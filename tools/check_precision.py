@@ -333,6 +333,7 @@ def import_file(path: Path) -> ModuleType:
 
 def main(words: Sequence[str] | None = None) -> int:
     shared = Path(__file__).resolve().parents[2] / "shared"
+    os.environ.setdefault("ENGINE_TUNE", "10")  # networks are tuned before they run
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--shared", type=Path, default=shared)
     parser.add_argument("--device", default="cuda:0")

@@ -39,7 +39,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import engine
 from engine.backends.base import Placed
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.driver import pycuda_loader
+from engine.backends.cuda.driver import (
+    compile_children,
+    pycuda_loader,
+)
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
@@ -280,7 +283,7 @@ def compilation_finished() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     for each in set(threading.enumerate()) - before:
-        if each.name.startswith("ThreadPoolExecutor"):  # the pool of the autotuner
+        if each.name == compile_children.THREAD:
             each.join()
 
 
@@ -294,4 +297,5 @@ PARTS = ("images", "loads", "threads", "calls", "pipeline", "cards", "start")
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("ENGINE_TUNE", "10")  # networks are tuned before they run
     sys.exit(main(SoakCuda, PARTS, __doc__))

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -27,6 +28,7 @@ _PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1:];"
     "from engine.backends.cuda.driver.compile_children import serve; serve()"
 )
+THREAD = "cuda-compile"  # the name of the threads that feed children
 _NICENESS = 10
 
 
@@ -42,7 +44,8 @@ def compile_all(wanted: Iterable[Source], seconds: float) -> set[Source]:
         jobs.put(each)
     children = min(len(missing), max(1, usable_cores() - 1))
     for _ in range(children):
-        threading.Thread(target=_feed, args=(jobs, ended, deadline), daemon=True).start()
+        feed = partial(_feed, jobs, ended, deadline)
+        threading.Thread(target=feed, name=THREAD, daemon=True).start()
     while children and (left := deadline - monotonic()) > 0:
         with suppress(Empty):
             source = ended.get(timeout=left)

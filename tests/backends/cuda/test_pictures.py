@@ -229,6 +229,66 @@ def test_pictures_on_the_device_are_read_back_where_the_cpu_must_scale(
     assert_is((rows,), [placed(stored, (32, 32)), placed(floats, (32, 32))])
 
 
+# ---------------------------------------------------------------- tiles
+
+
+def tiles_of(whole: Array, network: tuple[int, int] = (16, 16)) -> list[Placed]:
+    """Return a picture and overlapping parts of it, as with tiles: views of one array."""
+    width, height = whole.shape[1], whole.shape[0]
+    areas = [(0, 0, width, height)]
+    areas += [(x, y, x + 40, y + 30) for y in (0, 20, height - 30) for x in (0, 25, width - 40)]
+    areas.append((0, 5, width, 30))  # contiguous, too
+    return [placed(whole[top:bottom, left:right], network) for left, top, right, bottom in areas]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_tiles_of_a_picture_are_uploaded_as_the_picture_once(
+    device: CudaDevice, channels: int
+) -> None:
+    frames = np.random.default_rng(1).integers(0, 256, (2, 70, 90, channels), np.uint8)
+    other = random_pixels((33, 21), channels)
+    batch = [placed(other, (16, 16)), *tiles_of(frames[1])]
+    arrangement = picture_staging.arrange(batch)
+    assert arrangement is not None
+    assert [each.size for each in arrangement.arrays] == [other.size, frames[1].size]
+    assert arrangement.size < other.size + frames[1].size + 32
+    rows = rows_of(device, batch)
+    assert_is((rows,), batch)
+
+
+def test_few_tiles_of_a_large_picture_are_uploaded_by_themselves() -> None:
+    whole = random_pixels((4000, 30))
+    batch = [placed(whole[:, left : left + 20], (16, 16)) for left in (0, 3900)]
+    arrangement = picture_staging.arrange(batch)
+    assert arrangement is not None
+    assert [each.shape for each in arrangement.arrays] == [(30, 20, 3)] * 2
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x[::-1], lambda x: x[:, ::-1], lambda x: x[..., :3], lambda x: x.swapaxes(0, 1)],
+)
+def test_views_of_other_kinds_are_uploaded_by_themselves(device: CudaDevice, view: Any) -> None:
+    whole = view(random_pixels((50, 50), 4))
+    batch = [placed(whole, (16, 16)), placed(whole[3:, 4:], (16, 16))]
+    arrangement = picture_staging.arrange(batch)
+    assert arrangement is not None
+    assert len(arrangement.arrays) == 2
+    assert_is((rows_of(device, batch),), batch)
+
+
+def test_tiles_of_a_pinned_picture_are_lent(device: CudaDevice) -> None:
+    frames = np.random.default_rng(2).integers(0, 256, (2, 70, 90, 3), np.uint8)
+    batch = tiles_of(frames[1])
+    program = device.compile(passing((16, 16)), batch=len(batch))
+    program.pin(frames)
+    arrangement = picture_staging.arrange(batch)
+    assert arrangement is not None
+    assert program._context.pinned_memory.contains(arrangement.arrays)
+    assert_is((program.start_forward(batch).result()[0],), batch)
+    program.close()
+
+
 # ---------------------------------------------------------------- room
 
 

@@ -49,45 +49,135 @@ _WORTH_TWO_WAYS = 1 << 20  # bytes: for less, a second upload costs more than it
 
 
 class Arrangement(NamedTuple):
-    """The offset of each picture and the size of them all; pictures on the device take no room."""
+    """Where pictures lie in the block of a slot; pictures on the device take no room.
 
-    starts: list[int]
+    The tiles of a picture overlap. They are views of one array, which lies there once.
+    """
+
+    starts: list[int]  # of the first pixel of each picture
+    row_steps: list[int] | None  # bytes from a pixel to the one below; None: rows are adjacent
     size: int
-
-    def on_host(self, pictures: Sequence[Placed]) -> tuple[list[Array], list[int]]:
-        """Return the arrays to upload and their offsets."""
-        arrays, starts = [], []
-        for each, start in zip(pictures, self.starts, strict=True):
-            if not isinstance(each.pixels, DevicePixels):
-                arrays.append(each.pixels)
-                starts.append(start)
-        return arrays, starts
+    arrays: list[Array]  # what is uploaded,
+    offsets: list[int]  # and where to
 
 
 def arrange(pictures: Sequence[Placed]) -> Arrangement | None:
     """Return the arrangement, or None if the CPU must scale: not uint8, or too many bytes."""
-    starts, top = [], 0
+    # Tiles fill whole runs, so that a few samples tell; looking at all would cost as much as this.
+    if any(_is_cut(each.pixels) for each in pictures[:: len(pictures) // 2 or 1]):
+        return _arrange_views(pictures)
+    starts: list[int] = []
+    arrays: list[Array] = []
+    offsets: list[int] = []
+    top = 0
     for pixels, *_ in pictures:
         starts.append(top)
         if isinstance(pixels, DevicePixels):
             continue
         if pixels.dtype.char != "B":
             return None
+        arrays.append(pixels)
+        offsets.append(top)
         top += -(-pixels.size // _ALIGNMENT) * _ALIGNMENT
-    return Arrangement(starts, top) if top <= MOST_BYTES else None
+    return Arrangement(starts, None, top, arrays, offsets) if top <= MOST_BYTES else None
 
 
-def entries(pictures: Sequence[Placed], starts: Sequence[int], block: int) -> bytes:
+def _arrange_views(pictures: Sequence[Placed]) -> Arrangement | None:
+    """Do the same for pictures of which several may be views of one array."""
+    starts: list[int] = []
+    row_steps: list[int] = []
+    arrays: list[Array] = []
+    offsets: list[int] = []
+    begun: dict[int, int] = {}  # offsets of shared parts, by their identity
+    shared = _shared_parts(pictures)
+    top = 0
+    for number, (pixels, *_) in enumerate(pictures):
+        if isinstance(pixels, DevicePixels):
+            starts.append(top)
+            row_steps.append(0)
+            continue
+        if pixels.dtype.char != "B":
+            return None
+        adjacent = _View(pixels, 0, pixels.shape[1] * pixels.shape[2])
+        view = shared.get(number, adjacent)
+        offset = begun.get(id(view.part)) if number in shared else None
+        if offset is None:
+            offset = begun[id(view.part)] = top
+            arrays.append(view.part)
+            offsets.append(top)
+            top += -(-view.part.size // _ALIGNMENT) * _ALIGNMENT
+        starts.append(offset + view.start)
+        row_steps.append(view.row_step)
+    return Arrangement(starts, row_steps, top, arrays, offsets) if top <= MOST_BYTES else None
+
+
+class _View(NamedTuple):
+    """A picture in a part of an array that several pictures need."""
+
+    part: Array
+    start: int
+    row_step: int
+
+
+def _shared_parts(pictures: Sequence[Placed]) -> dict[int, _View]:
+    """Return the pictures, by number, that are smaller together than each on its own."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    owners: dict[int, tuple[Array, Array]] = {}
+    for number, (pixels, *_) in enumerate(pictures):
+        if isinstance(pixels, DevicePixels):
+            continue
+        owner = _owner(pixels)
+        if owner is not None:
+            owners[number] = pixels, owner
+            groups.setdefault((id(owner), pixels.strides[0]), []).append(number)
+    found: dict[int, _View] = {}
+    for (_, row_step), numbers in groups.items():
+        arrays = [owners[number][0] for number in numbers]
+        owner = owners[numbers[0]][1]
+        zero = _address(owner)
+        firsts = [_address(each) - zero for each in arrays]
+        pairs = zip(firsts, arrays, strict=True)
+        end = max(first + (len(each) - 1) * row_step + each[0].size for first, each in pairs)
+        begin = min(firsts)
+        if sum(each.size for each in arrays) > end - begin:
+            part = owner.reshape(-1)[begin:end]
+            views = (_View(part, first - begin, row_step) for first in firsts)
+            found.update(zip(numbers, views, strict=True))
+    return found
+
+
+def _is_cut(pixels: Array | DevicePixels) -> bool:
+    return not (isinstance(pixels, DevicePixels) or pixels.flags.c_contiguous)
+
+
+def _owner(pixels: Array) -> Array | None:
+    """Return the array of bytes that a picture is a part of, if its rows run downwards in it."""
+    owner = pixels.base if isinstance(pixels.base, np.ndarray) else pixels
+    rows, columns, channels = pixels.strides
+    is_plain = (columns, channels) == (pixels.shape[2], 1) and rows > 0
+    if not (is_plain and owner.dtype.char == "B" and owner.flags.c_contiguous and pixels.size):
+        return None
+    return owner
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def entries(pictures: Sequence[Placed], arrangement: Arrangement, block: int) -> bytes:
     """Return the bytes of the table: an entry for each picture, by default in the block."""
     parts = []
     latest: tuple[Placement, bool, tuple[int, int]] | None = None
     entry = b""
-    for (pixels, placement, exact, _), start in zip(pictures, starts, strict=True):
+    row_steps = arrangement.row_steps
+    places = zip(pictures, arrangement.starts, strict=True)
+    for number, ((pixels, placement, exact, _), start) in enumerate(places):
         if isinstance(pixels, DevicePixels):
             pointer, steps = pixels.pointer, (pixels.row_step, pixels.column_step)
         else:
             _, width, channels = pixels.shape
-            pointer, steps = block + start, (width * channels, channels)
+            row_step = row_steps[number] if row_steps else width * channels
+            pointer, steps = block + start, (row_step, channels)
         parts.append(pointer.to_bytes(_POINTER_BYTES, sys.byteorder))
         if latest is None or (exact, steps) != latest[1:] or placement is not latest[0]:
             latest, entry = (placement, exact, steps), _entry(placement, exact, steps)

@@ -330,14 +330,15 @@ class CudaProgram(Submission):
     def _stage_pictures(
         self, placed: Sequence[Placed], arrangement: Arrangement, slot: Slot
     ) -> None:
-        slot.put_table(placed, arrangement.starts)
-        pixels, starts = arrangement.on_host(placed)
-        if pixels and self._context.pinned_memory.contains(pixels):
-            slot.lend(pixels, starts)
-        elif pixels:
+        slot.put_table(placed, arrangement)
+        arrays, offsets = arrangement.arrays, arrangement.offsets
+        if arrays and self._context.pinned_memory.contains(arrays):
+            slot.lend(arrays, offsets)
+        elif arrays:
             send = partial(self._send_ahead, slot)
-            self._copier.copy(pixels, starts, slot.staged, send)
-        if len(pixels) < len(placed):
+            self._copier.copy(arrays, offsets, slot.staged, send)
+        is_there = (isinstance(each.pixels, DevicePixels) for each in placed)
+        if len(arrays) < len(placed) and any(is_there):
             slot.keep([each.pixels for each in placed])
 
     def _send_ahead(self, slot: Slot, size: int) -> None:

@@ -18,6 +18,7 @@ from engine.backends.base import Placed
 from engine.backends.cuda.driver.pinned_memory import Part, parts
 from engine.backends.cuda.runtime import picture_staging
 from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD
+from engine.backends.cuda.runtime.picture_staging import Arrangement
 
 Key = tuple[bool, bool, bool, int]  # decodes, suppresses, has pictures; sequences
 
@@ -157,9 +158,9 @@ class Slot:
         values: Array = self.staged.view(np.float32)
         return values
 
-    def put_table(self, placed: Sequence[Placed], starts: Sequence[int]) -> None:
+    def put_table(self, placed: Sequence[Placed], arrangement: Arrangement) -> None:
         """Write the table of pictures into the settings."""
-        table = picture_staging.entries(placed, starts, self.block)
+        table = picture_staging.entries(placed, arrangement, self.block)
         self._settings[TABLE : TABLE + len(table)] = table
 
     def settings_of(self, job: Job) -> memoryview:

@@ -64,27 +64,11 @@ class BatchChannel:
     def set_timeout(self, seconds: float | None) -> None:
         self._connection.settimeout(seconds)
 
-    def has_ended(self) -> bool:
-        """Tell whether the peer has closed its end, without waiting for it."""
-        try:
-            return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-
     def send_ready(self) -> None:
         self._connection.sendall(b"R")
 
-    def receive_ready(self) -> bool:
-        """Return whether the peer is ready, without waiting; EOFError if it has ended."""
-        try:
-            ready = self._connection.recv(1, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        if not ready:
-            raise EOFError
-        return True
+    def receive_ready(self) -> None:
+        self._receive(1)
 
     def send_job(self, job: Job, contents: Sequence[bytes], segment: int, file: int | None) -> None:
         """Send a job; `file` is the descriptor of a segment that the peer does not know yet."""

@@ -11,26 +11,39 @@ import os
 import signal
 import socket
 import subprocess
+import time
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FuturesTimeoutError
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, NamedTuple
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, TypeAlias
 from weakref import finalize
 
 from engine.arrays import Array
-from engine.concurrency import fork_safety
+from engine.concurrency import fork_safety, thread_cache
+from engine.concurrency.thread_cache import CachedThread
 from engine.errors import EngineError
 from engine.vision import decode_process, picture_limits
 from engine.vision.batch_channel import BatchChannel, Decoded, Job, SourceOf
 from engine.vision.image import Picture, path_of
-from engine.vision.shared_pixels import Segment, Segments
+from engine.vision.shared_pixels import NoSegmentError, Segment, Segments
 
 IS_POSSIBLE = hasattr(os, "memfd_create") and hasattr(socket, "send_fds")
 LEAST_THREADS = 4  # fewer decode as fast by themselves
 WORTHWHILE = 100  # pictures, whose decoding takes about as long as starting the processes
+_PARTS = 4  # of a batch, for as many processes
+_LEAST_PART = 4  # pictures
 _OWN_FILES = ("/dev/", "/proc/")  # names that mean something else in another process
+_START_SECONDS = 60.0
+_PATIENCE_SECONDS = 2.0  # of a thread, until processes have started
+_IDLE_SECONDS = 60.0
+
+_Options: TypeAlias = tuple[int, bool, int, bool]  # channels, orient, max_pixels, lenient
 
 _log = logging.getLogger("engine")
 
@@ -49,26 +62,20 @@ class BatchDecoder:
     """
 
     def __init__(self) -> None:
-        self._lock = fork_safety.lock()
+        self._lock = fork_safety.lock(outer=True)
         self._is_closed = False
         self._reset()
 
     def _reset(self) -> None:
         self._owner = os.getpid()
         self._seen = 0  # pictures
-        self._has_failed = False
-        self._segments = Segments()
-        self._groups: list[subprocess.Popen[bytes]] = []
-        self._processes: set[_Process] = set()
-        self._starting: list[_Process] = []
-        self._ready = 0  # number of processes that are idle or in use
-        self._idle: SimpleQueue[_Process | None] = SimpleQueue()
-        self._finalizer = finalize(self, _end_all, self._groups, self._processes, self._owner)
+        self._team = _Team()
+        self._finalizer = finalize(self, _end, self._team, self._owner)
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep the memory for pixels until the end of a stream."""
-        segments = self._segments
+        segments = self._team.segments
         segments.hold()
         try:
             yield
@@ -90,107 +97,94 @@ class BatchDecoder:
         What no process decodes stays as it is: image.read() of it gives the picture or the error.
         """
         found = [(each, 0.0) for each in sources]
-        left = [number for number, each in enumerate(sources) if _is_encoded(each)]
-        if not left or not self._is_ready(min(how.processes, _processors()), len(left)):
+        encoded = [number for number, each in enumerate(sources) if _is_encoded(each)]
+        if not encoded or not self._is_worthwhile(how.processes, len(encoded)):
             return found
         most = picture_limits.PIXELS if max_pixels is None else max_pixels
-        while left:
-            given = [sources[number] for number in left]
-            entries, pixels = self._decoded(given, (channels, orient, most, lenient))
-            for number, entry in zip(left, entries, strict=False):
+        options = channels, orient, most, lenient
+        pending: deque[tuple[list[int], Future[_Answer]]] = deque()
+
+        def submit(numbers: list[int]) -> None:
+            given = [sources[number] for number in numbers]
+            pending.append((numbers, self._team.submit(given, options)))
+
+        size = max(_LEAST_PART, -(-len(encoded) // _PARTS))
+        for first in range(0, len(encoded), size):
+            submit(encoded[first : first + size])
+        while pending:
+            numbers, future = pending.popleft()
+            entries, pixels = self._team.wait(future)
+            for number, entry in zip(numbers, entries, strict=False):
                 if entry is not None:
                     picture = _picture_of(entry, pixels, sources[number], copies=how.copies)
                     found[number] = picture, entry.milliseconds
-            left = left[len(entries) :] if entries else []
+            if 0 < len(entries) < len(numbers):  # the others did not fit into the memory
+                submit(numbers[len(entries) :])
         return found
 
     def close(self) -> None:
         """End all processes; threads that wait for one decode by themselves."""
         with self._lock:
             self._is_closed = True
-            self._ready = 0
-            self._idle.put(None)
         self._finalizer()
 
-    def _decoded(
-        self, sources: Sequence[Any], options: tuple[int, bool, int, bool]
-    ) -> tuple[Sequence[Decoded | None], Array | None]:
-        """Return entries for the first sources, at least for one, and the pixels of all.
-
-        Without a process there are no entries.
-        """
-        process = self._take()
-        if process is None:
-            return (), None
-        try:
-            with self._segments.taken() as segment:
-                entries, used = process.ask(segment, self._segments.alive, sources, options)
-                pixels = self._segments.lend(segment, used) if used else None
-        except BaseException as error:
-            self._lose(process)
-            if not isinstance(error, (OSError, EOFError, ValueError, TypeError)):
-                raise
-            _log.warning("decode: a process ended, and threads go on: %s", error or "killed")
-            return (), None
-        self._idle.put(process)
-        return entries, pixels
-
-    # ------------------------------------------------------------ processes
-
-    def _is_ready(self, wanted: int, new: int) -> bool:
-        """Count pictures, start processes when they are worthwhile, and tell if one is ready."""
+    def _is_worthwhile(self, wanted: int, new: int) -> bool:
+        """Count pictures, start processes once they are worthwhile, and tell whether there are."""
         with self._lock:
-            self._leave_parent()
+            if self._owner != os.getpid():  # they belong to the parent of this fork
+                self._finalizer.detach()
+                self._team.forget()
+                self._reset()
             self._seen += new
-            self._collect()
-            is_worthwhile = self._seen > WORTHWHILE and not (self._is_closed or self._has_failed)
-            if is_worthwhile and self._ready + len(self._starting) < wanted:
-                self._start(wanted - self._ready - len(self._starting))
-            return self._ready > 0
+            team = self._team
+            missing = min(wanted, _processors()) - team.members
+            if missing > 0 and self._seen > WORTHWHILE and not self._is_closed:
+                team.start(missing)
+            return team.members > 0
 
-    def _take(self) -> _Process | None:
-        """Return a process when one is idle, or None if there is none any more."""
-        while True:
-            with self._lock:
-                if not self._ready:
-                    return None
-                idle = self._idle
-            process = idle.get()
-            if process is None:
-                idle.put(None)  # for the next thread
-                return None
-            if not process.has_ended():
-                return process
-            self._lose(process)
 
-    def _lose(self, process: _Process) -> None:
-        process.close()
-        with self._lock:
-            self._processes.discard(process)
-            self._ready = max(self._ready - 1, 0)
-            if not self._ready:
-                self._idle.put(None)
-                self._idle = SimpleQueue()
+class _Answer(NamedTuple):
+    """Entries for the first sources of a part, at least for one, and the pixels of all.
 
-    def _collect(self) -> None:
-        """Make processes available that have started."""
-        if not self._starting:
+    Without a process there are no entries.
+    """
+
+    entries: Sequence[Decoded | None] = ()
+    pixels: Array | None = None
+
+
+class _Part(NamedTuple):
+    """Some sources of a batch, which one process decodes."""
+
+    sources: Sequence[Any]
+    options: _Options
+    answer: Future[_Answer]
+
+
+class _Team:
+    """The processes, each with a thread of its own that hands it one part after the other.
+
+    Parts are taken in the order in which they were submitted, so that batches become complete
+    nearly in order. Whole batches would not: the consumer of a stream would often wait for the
+    slowest process, and the others for the consumer.
+    """
+
+    def __init__(self) -> None:
+        self.segments = Segments()
+        self.members = 0  # processes that have not ended
+        self.ready = 0  # of these, the ones that have started
+        self._lock = fork_safety.lock()
+        self._begun = 0.0  # the time of the latest start
+        self._is_ending = False
+        self._has_failed = False
+        self._parts: SimpleQueue[_Part | None] = SimpleQueue()
+        self._groups: list[subprocess.Popen[bytes]] = []
+        self._processes: set[_Process] = set()
+
+    def start(self, count: int) -> None:
+        """Start processes, without waiting for them; after a failure, do nothing."""
+        if self._has_failed:
             return
-        waiting = []
-        for each in self._starting:
-            try:
-                if each.is_ready():
-                    self._ready += 1
-                    self._idle.put(each)
-                else:
-                    waiting.append(each)
-            except (OSError, EOFError):
-                each.close()
-                self._processes.discard(each)
-                self._fail("it ended")
-        self._starting = waiting
-
-    def _start(self, count: int) -> None:
         self._groups[:] = [each for each in self._groups if each.poll() is None]
         try:
             group, processes = _spawn(count)
@@ -198,24 +192,116 @@ class BatchDecoder:
             self._fail(str(error))
             return
         self._groups.append(group)
-        self._processes.update(processes)
-        self._starting += processes
+        self._begun = time.monotonic()
+        with self._lock:
+            self._processes.update(processes)
+            self.members += count
+        for number, each in enumerate(processes):
+            thread = thread_cache.take()
+            thread.start(partial(self._serve, each, thread), f"stream-decode_{number}")
 
-    def _fail(self, reason: str) -> None:
-        if not self._has_failed:
-            self._has_failed = True
-            _log.warning("decode: a process does not start, and threads go on: %s", reason)
+    def submit(self, sources: Sequence[Any], options: _Options) -> Future[_Answer]:
+        part = _Part(sources, options, Future())
+        with self._lock:
+            if self.members:
+                self._parts.put(part)
+            else:
+                part.answer.set_result(_Answer())
+        return part.answer
 
-    def _leave_parent(self) -> None:
-        """Forget processes and memory that belong to the parent of this fork."""
-        if self._owner == os.getpid():
-            return
-        self._finalizer.detach()
+    def wait(self, answer: Future[_Answer]) -> _Answer:
+        """Wait for an answer; if processes take long to start, do without them."""
+        while not self.ready:
+            remaining = self._begun + _PATIENCE_SECONDS - time.monotonic()
+            try:
+                return answer.result(max(remaining, 0))
+            except FuturesTimeoutError:
+                if not self.ready and answer.cancel():
+                    return _Answer()
+        return answer.result()
+
+    def end(self) -> None:
+        """End all processes and answer what waits."""
+        self._is_ending = True
+        for group in self._groups:
+            if group.poll() is None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(group.pid, signal.SIGKILL)  # it leads the group of those it forked
+                group.wait()
+        for _ in range(self.members):
+            self._parts.put(None)
+
+    def forget(self) -> None:
+        """Close this process's ends of connections that belong to its parent."""
         for group in self._groups:
             group.returncode = 0  # a fork may neither wait for it nor warn about it
         for each in self._processes:
             each.close()
-        self._reset()
+
+    def _serve(self, process: _Process, thread: CachedThread) -> None:
+        try:
+            self._serve_until_end(process)
+        finally:
+            process.close()
+            with self._lock:
+                self._processes.discard(process)
+                self.members -= 1
+                self.ready -= process.is_ready
+                while not self.members:
+                    try:
+                        part = self._parts.get_nowait()
+                    except Empty:
+                        break
+                    if part is not None and part.answer.set_running_or_notify_cancel():
+                        part.answer.set_result(_Answer())
+            thread.release()
+
+    def _serve_until_end(self, process: _Process) -> None:
+        try:
+            process.wait_until_ready(_START_SECONDS)
+        except (OSError, EOFError) as error:
+            self._fail(str(error) or "it ended")
+            return
+        with self._lock:
+            self.ready += 1
+        while True:
+            try:
+                part = self._parts.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                with self._lock:
+                    if self._parts.empty():
+                        return
+                continue
+            if part is None:
+                return
+            if part.answer.set_running_or_notify_cancel() and not self._decode(process, part):
+                return
+            del part  # an idle thread must keep no pixels alive
+
+    def _decode(self, process: _Process, part: _Part) -> bool:
+        """Answer a part; return whether the process can decode another one."""
+        answer = _Answer()
+        try:
+            with self.segments.taken() as segment:
+                alive = self.segments.alive
+                entries, used = process.ask(segment, alive, part.sources, part.options)
+                pixels = self.segments.lend(segment, used) if used else None
+            answer = _Answer(entries, pixels)
+            return True
+        except NoSegmentError:
+            return True
+        except BaseException as error:
+            if not self._is_ending:
+                _log.warning("decode: a process ended, and threads go on: %s", error or "killed")
+            return False
+        finally:
+            part.answer.set_result(answer)
+
+    def _fail(self, reason: str) -> None:
+        with self._lock:
+            is_known, self._has_failed = self._has_failed, True
+        if not (is_known or self._is_ending):
+            _log.warning("decode: a process does not start, and threads go on: %s", reason)
 
 
 class _Process:
@@ -224,12 +310,13 @@ class _Process:
     def __init__(self, connection: socket.socket) -> None:
         self._channel = BatchChannel(connection)
         self._known: set[int] = set()  # segments that it has mapped
+        self.is_ready = False
 
-    def is_ready(self) -> bool:
-        return self._channel.receive_ready()
-
-    def has_ended(self) -> bool:
-        return self._channel.has_ended()
+    def wait_until_ready(self, seconds: float) -> None:
+        self._channel.set_timeout(seconds)
+        self._channel.receive_ready()
+        self._channel.set_timeout(None)
+        self.is_ready = True
 
     def close(self) -> None:
         self._channel.close()
@@ -239,7 +326,7 @@ class _Process:
         segment: Segment,
         alive: frozenset[int],
         sources: Sequence[Any],
-        options: tuple[int, bool, int, bool],
+        options: _Options,
     ) -> tuple[Sequence[Decoded | None], int]:
         """Return an entry for each source that fits into the segment, and the bytes used there."""
         named, contents = [], []
@@ -324,15 +411,6 @@ def _spawn(count: int) -> tuple[subprocess.Popen[bytes], list[_Process]]:
     return group, [_Process(ours) for ours, _ in pairs]
 
 
-def _end_all(groups: list[subprocess.Popen[bytes]], processes: set[_Process], owner: int) -> None:
-    if os.getpid() != owner:
-        return
-    for group in groups:
-        if group.poll() is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group.pid, signal.SIGKILL)  # it leads the group of those it forked
-            group.wait()
-    groups.clear()
-    for each in processes:
-        each.close()
-    processes.clear()
+def _end(team: _Team, owner: int) -> None:
+    if os.getpid() == owner:
+        team.end()

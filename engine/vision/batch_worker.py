@@ -1,6 +1,6 @@
 """Processes that decode for a BatchDecoder: one imports what they need and forks the others.
 
-They end when the decoder closes its end of the connection, or after a minute without a job.
+They end when the decoder closes its end of the connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from engine.errors import ImageError
 from engine.vision import image
 from engine.vision.batch_channel import BatchChannel, Decoded, Job
 
-_IDLE_SECONDS = 60.0
 _ALIGNMENT = 64
 
 
@@ -41,7 +40,7 @@ def main(*connections: str) -> None:
             for each in sockets:
                 if each is not own:
                     each.close()
-            with suppress(OSError, EOFError):  # the decoder has ended, or nothing is to be done
+            with suppress(OSError, EOFError):  # the decoder has ended
                 _Worker(BatchChannel(own)).serve()
             os._exit(0)
     for each in sockets:
@@ -62,7 +61,6 @@ class _Worker:
         logger = logging.getLogger("engine")
         logger.addHandler(self._log)
         logger.propagate = False
-        self._channel.set_timeout(_IDLE_SECONDS)
         self._channel.send_ready()
         while True:
             job, contents, number, file = self._channel.receive_job()

@@ -17,9 +17,15 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.errors import EngineError
+
 BYTES = 1 << 30  # of addresses, for the pictures of a batch
 _KEPT_BYTES = 96 << 20  # of memory, between two uses
 _numbers = count()
+
+
+class NoSegmentError(EngineError):
+    """The system gives no memory, no addresses or no descriptor for another segment."""
 
 
 class Segment:
@@ -104,7 +110,10 @@ class Segments:
         try:
             segment = self._free.pop()  # the last one used: its memory is still in the CPU caches
         except IndexError:
-            segment = Segment()
+            try:
+                segment = Segment()
+            except OSError as error:
+                raise NoSegmentError(f"decode: memory: {error.strerror or error}") from error
             self._alive.add(segment.number)
             return segment
         segment.trim()

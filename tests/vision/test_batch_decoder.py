@@ -30,14 +30,16 @@ OPTIONS = {"channels": 3, "orient": True, "max_pixels": None, "lenient": False}
 
 def started(decoder, count=1):
     """Start processes at once, which usually follows a number of pictures; wait for them."""
-    with decoder._lock:
-        decoder._start(count)
-    end = time.monotonic() + 60
-    while decoder._starting and time.monotonic() < end:
-        time.sleep(0.01)
-        decoder._is_ready(0, 0)
-    assert decoder._ready == count
+    decoder._team.start(count)
+    wait_until(lambda: decoder._team.ready == count)
     return decoder
+
+
+def wait_until(is_so):
+    end = time.monotonic() + 60
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert is_so()
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +111,11 @@ def test_a_batch_that_exceeds_its_memory_takes_several(monkeypatch):
     small, large = saved(noise(size=(600, 500)), "PNG"), saved(noise(size=(900, 800)), "PNG")
     with closing(BatchDecoder()) as decoder, decoder.held():
         started(decoder)
-        got = read(decoder, [small] * 5 + [large, small])
-        assert got[5] is large
-        for each in (*got[:5], got[6]):
+        got = read(decoder, [small] * 3 + [large])
+        assert got[3] is large
+        for each in got[:3]:
             assert_same(each, image.read(small))
-        assert len(decoder._segments.alive) == 4
+        assert len(decoder._team.segments.alive) == 3
 
 
 def test_memory_is_used_again_and_freed_with_the_stream(decoder):
@@ -121,11 +123,10 @@ def test_memory_is_used_again_and_freed_with_the_stream(decoder):
     kept = read(decoder, [content] * 3)
     first = kept[0].pixels
     del kept
-    number = decoder._segments.alive
+    number = decoder._team.segments.alive
     for _ in range(3):
         read(decoder, [content])
-    assert len(decoder._segments.alive) == 2
-    assert number < decoder._segments.alive
+    assert len(decoder._team.segments.alive) == max(len(number), 2)
     with closing(BatchDecoder()) as other:
         with other.held():
             started(other)
@@ -133,35 +134,62 @@ def test_memory_is_used_again_and_freed_with_the_stream(decoder):
             assert copied[0].pixels.base is None
             lent = read(other, [content])
         gc.collect()
-        assert len(other._segments.alive) == 1  # what the stream left is still there
+        assert len(other._team.segments.alive) == 1  # what the stream left is still there
         assert np.array_equal(lent[0].pixels, first)
         del lent
-        assert not other._segments.alive
+        assert not other._team.segments.alive
         with other.held():  # the process forgets what was freed
             assert_same(read(other, [content])[0], image.read(content))
 
 
-@pytest.mark.parametrize("is_noticed", [True, False])
-def test_a_process_that_ends_is_missed_by_nobody(caplog, monkeypatch, is_noticed):
+def test_a_process_that_ends_is_missed_by_nobody(caplog):
     content = saved(noise(), "JPEG")
     with closing(BatchDecoder()) as decoder, decoder.held():
-        started(decoder, 2)
-        (group,) = decoder._groups
+        team = started(decoder, 2)._team
+        (group,) = team._groups
         os.killpg(group.pid, signal.SIGKILL)
         group.wait()
-        end = time.monotonic() + 30
-        while not all(each.has_ended() for each in decoder._processes) and time.monotonic() < end:
-            time.sleep(0.01)
-        with monkeypatch.context() as patched:
-            if not is_noticed:  # as if they had ended a moment later
-                patched.setattr("engine.vision.batch_decoder._Process.has_ended", lambda _: False)
-            for _ in range(2):
-                assert read(decoder, [content]) == [content]
-        assert not decoder._ready
-        assert not decoder._segments.alive
-        assert len(caplog.messages) == (0 if is_noticed else 2)
+        assert read(decoder, [content] * 40) == [content] * 40  # a part for each, and two for none
+        wait_until(lambda: not team.members)
+        assert "a process ended, and threads go on" in caplog.text
+        assert len(caplog.messages) == 2
+        assert not team.segments.alive
+        assert not team.ready
+        assert read(decoder, [content]) == [content]
         started(decoder)
         assert_same(read(decoder, [content])[0], image.read(content))
+
+
+def test_idle_processes_end_and_are_started_again(monkeypatch):
+    monkeypatch.setattr(batch_decoder, "_IDLE_SECONDS", 0.05)
+    content = saved(noise(), "JPEG")
+    with closing(BatchDecoder()) as decoder, decoder.held():
+        started(decoder)
+        (group,) = decoder._team._groups
+        group.wait(60)
+        wait_until(lambda: not decoder._team.members)
+        monkeypatch.setattr(batch_decoder, "_IDLE_SECONDS", 60)
+        monkeypatch.setattr(batch_decoder, "WORTHWHILE", 0)
+        assert_same(read(decoder, [content])[0], image.read(content))
+
+
+def test_threads_decode_if_processes_start_slowly(monkeypatch):
+    monkeypatch.setattr(batch_decoder, "_PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(batch_decoder, "WORTHWHILE", 0)
+    monkeypatch.setattr(batch_decoder._Process, "wait_until_ready", lambda *_: time.sleep(0.2))
+    content = saved(noise(), "JPEG")
+    with closing(BatchDecoder()) as decoder, decoder.held():
+        assert read(decoder, [content] * 9) == [content] * 9
+        wait_until(lambda: decoder._team.ready)
+
+
+def test_threads_decode_without_memory_to_share(monkeypatch):
+    monkeypatch.setattr("engine.vision.shared_pixels.BYTES", -1)
+    content = saved(noise(), "JPEG")
+    with closing(BatchDecoder()) as decoder, decoder.held():
+        started(decoder)
+        assert read(decoder, [content] * 9) == [content] * 9
+        assert decoder._team.ready == 1
 
 
 def test_a_process_that_cannot_start_is_told_once(caplog, monkeypatch):
@@ -184,7 +212,7 @@ _LAST_WORDS = """
 import os, signal
 from tests.vision.test_batch_decoder import *
 decoder = started(BatchDecoder(), 2)
-print(decoder._groups[0].pid, flush=True)
+print(decoder._team._groups[0].pid, flush=True)
 {}
 """
 _KILLED = "os.kill(os.getpid(), signal.SIGKILL)"
@@ -193,7 +221,7 @@ content = saved(noise(), "JPEG")
 child = os.fork()
 if not child:
     assert read(decoder, [content]) == [content]  # those processes belong to the parent
-    assert not decoder._groups
+    assert not decoder._team._groups
     os._exit(0)
 status = os.waitpid(child, 0)[1]
 assert_same(read(decoder, [content])[0], image.read(content))
@@ -248,8 +276,8 @@ def test_a_stream_gives_the_same_results_in_order(folder, tiny_detector, monkeyp
         monkeypatch.setattr(batch_decoder._Process, "ask", ask)
         got = list(detector.stream(str(folder), workers=4, **options))
         assert len(counted) == 12
-        assert not decoder._segments.alive
-        group = decoder._groups[0]
+        assert not decoder._team.segments.alive
+        group = decoder._team._groups[0]
     assert group.returncode is not None
     assert len(got) == len(expected) == 12
     for one, other in zip(got, expected, strict=True):
@@ -267,7 +295,7 @@ def test_a_stream_gives_the_same_results_in_order(folder, tiny_detector, monkeyp
 
 def test_processes_start_for_long_streams_with_several_workers(folder, tiny_detector, monkeypatch):
     starts = []
-    monkeypatch.setattr(BatchDecoder, "_start", lambda self, count: starts.append(count))
+    monkeypatch.setattr(batch_decoder._Team, "start", lambda _, count: starts.append(count))
     monkeypatch.setattr(batch_decoder, "_processors", lambda: 6)
     monkeypatch.setattr(batch_decoder, "WORTHWHILE", 10)
     name = str(folder / "00.jpg")

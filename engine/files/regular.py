@@ -43,6 +43,15 @@ def open_without_waiting(path: str | bytes | Path) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_NeverWaiting(descriptor)))
 
 
+def read_at_once(path: str, size: int) -> bytes:
+    """Return at most `size` bytes of a file, by one call that does not wait."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+    try:
+        return os.read(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
 class _NeverWaiting(io.FileIO):
     def readinto(self, buffer: Any, /) -> int:
         return _count_or_error(super().readinto(buffer))

@@ -31,12 +31,16 @@ class Job(NamedTuple):
     orient: bool
     max_pixels: int
     lenient: bool
+    leaves_plain: bool  # JPEGs of the usual kind stay encoded
     room: int  # bytes of the segment
     dropped: Sequence[int] = ()  # segments that nobody uses any more
 
 
 class Decoded(NamedTuple):
-    """Where the pixels of a picture lie in the segment, and what a Picture holds besides."""
+    """Where the pixels of a picture lie in the segment, and what a Picture holds besides.
+
+    With `encoded`, its length and orientation, it is a JPEG that was left as it is.
+    """
 
     place: int
     shape: tuple[int, int, int]
@@ -46,6 +50,7 @@ class Decoded(NamedTuple):
     dpi: tuple[float, float] | None
     damage: str | None
     log: Sequence[str]
+    encoded: tuple[int, int] | None = None
 
 
 class BatchChannel:

@@ -31,6 +31,7 @@ from engine.errors import EngineError
 from engine.vision import decode_process, picture_limits
 from engine.vision.batch_channel import BatchChannel, Decoded, Job, SourceOf
 from engine.vision.image import Picture, path_of
+from engine.vision.plain_jpeg import PlainJpeg, PlainPicture
 from engine.vision.shared_pixels import NoSegmentError, Segment, Segments
 
 IS_POSSIBLE = hasattr(os, "memfd_create") and hasattr(socket, "send_fds")
@@ -43,7 +44,8 @@ _START_SECONDS = 60.0
 _PATIENCE_SECONDS = 2.0  # of a thread, until processes have started
 _IDLE_SECONDS = 60.0
 
-_Options: TypeAlias = tuple[int, bool, int, bool]  # channels, orient, max_pixels, lenient
+# channels, orient, max_pixels, lenient, leaves_plain
+_Options: TypeAlias = tuple[int, bool, int, bool, bool]
 
 _log = logging.getLogger("engine")
 
@@ -91,31 +93,37 @@ class BatchDecoder:
         orient: bool,
         max_pixels: int | None,
         lenient: bool,
+        leaves_plain: bool = False,
     ) -> list[tuple[Any, float]]:
         """Return the sources, encoded ones as Pictures, with the milliseconds that each took.
 
         What no process decodes stays as it is: image.read() of it gives the picture or the error.
+        With `leaves_plain` JPEGs of the usual kind become PlainPictures, to be decoded elsewhere.
         """
         found = [(each, 0.0) for each in sources]
         encoded = [number for number, each in enumerate(sources) if _is_encoded(each)]
         if not encoded or not self._is_worthwhile(how.processes, len(encoded)):
             return found
         most = picture_limits.PIXELS if max_pixels is None else max_pixels
-        options = channels, orient, most, lenient
+        options = channels, orient, most, lenient, leaves_plain
         pending: deque[tuple[list[int], Future[_Answer]]] = deque()
 
         def submit(numbers: list[int]) -> None:
             given = [sources[number] for number in numbers]
             pending.append((numbers, self._team.submit(given, options)))
 
-        size = max(_LEAST_PART, -(-len(encoded) // _PARTS))
+        parts = 1 if leaves_plain else _PARTS  # reading alone takes little time
+        size = max(_LEAST_PART, -(-len(encoded) // parts))
         for first in range(0, len(encoded), size):
             submit(encoded[first : first + size])
         while pending:
             numbers, future = pending.popleft()
             entries, pixels = self._team.wait(future)
             for number, entry in zip(numbers, entries, strict=False):
-                if entry is not None:
+                if entry is not None and entry.encoded is not None:
+                    plain = _plain_picture_of(entry, pixels, sources[number])
+                    found[number] = plain, entry.milliseconds
+                elif entry is not None:
                     picture = _picture_of(entry, pixels, sources[number], copies=how.copies)
                     found[number] = picture, entry.milliseconds
             if 0 < len(entries) < len(numbers):  # the others did not fit into the memory
@@ -383,6 +391,16 @@ def _picture_of(entry: Decoded, memory: Array | None, source: object, *, copies:
         None if entry.dpi is None else (entry.dpi[0], entry.dpi[1]),
         entry.damage,
     )
+
+
+def _plain_picture_of(entry: Decoded, memory: Array | None, source: object) -> PlainPicture:
+    assert memory is not None
+    assert entry.encoded is not None
+    length, orientation = entry.encoded
+    height, width, channels = entry.shape
+    content = memory[entry.place : entry.place + length]
+    jpeg = PlainJpeg(content, width, height, channels, orientation)
+    return PlainPicture(jpeg, path_of(source))
 
 
 def _spawn(count: int) -> tuple[subprocess.Popen[bytes], list[_Process]]:

@@ -22,6 +22,7 @@ import numpy as np
 from engine.errors import ImageError
 from engine.vision import image
 from engine.vision.batch_channel import BatchChannel, Decoded, Job
+from engine.vision.plain_jpeg import PlainJpeg, plain_jpeg
 
 _ALIGNMENT = 64
 
@@ -86,6 +87,17 @@ class _Worker:
             self._log.lines.clear()
             start = time.perf_counter()
             try:
+                if job.leaves_plain and (encoded := image.encoded_of(source)):
+                    plain = plain_jpeg(encoded.content)
+                    if plain and plain.width * plain.height <= job.max_pixels:
+                        if not writer.has_room(len(plain.content)):
+                            if writer.used:
+                                return
+                            yield None
+                            continue
+                        yield _left_encoded(plain, writer, start)
+                        continue
+                    source = encoded
                 picture = image.read(
                     source,
                     channels=job.channels,
@@ -115,6 +127,14 @@ class _Worker:
                 picture.damage,
                 tuple(self._log.lines),
             )
+
+
+def _left_encoded(plain: PlainJpeg, writer: _Writer, start: float) -> Decoded:
+    place = writer.write(np.frombuffer(plain.content, np.uint8))
+    milliseconds = (time.perf_counter() - start) * 1e3
+    shape = plain.height, plain.width, plain.channels
+    encoded = len(plain.content), plain.orientation
+    return Decoded(place, shape, False, milliseconds, (0, 0), None, None, (), encoded)
 
 
 class _File(BytesIO):

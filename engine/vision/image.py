@@ -6,16 +6,17 @@ import logging
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeGuard
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
 from engine.arrays import Array
 from engine.errors import ImageError
 from engine.files.naming import shown
-from engine.files.regular import open_without_waiting
+from engine.files.regular import open_without_waiting, read_at_once
 from engine.vision import damage as damages
 from engine.vision import picture_limits
 from engine.vision.decode import Admit, check_size, decode, decode_error, load
@@ -108,8 +109,69 @@ class Picture:
         return image
 
 
+class EncodedPicture(Picture):
+    """A picture whose pixels are somewhere else, and are decoded here when something asks."""
+
+    def __init__(self, size: tuple[int, int], path: str | None, decode: Callable[[], Picture]):
+        self.__dict__.update(_size=size, path=path, _decode=decode)
+
+    @cached_property
+    def _decoded(self) -> Picture:
+        decode: Callable[[], Picture] = self.__dict__["_decode"]
+        decoded = decode()
+        del self.__dict__["_decode"]  # and with it the encoded picture
+        return decoded
+
+    @property
+    def size(self) -> tuple[int, int]:
+        size: tuple[int, int] = self.__dict__["_size"]
+        return size
+
+    @property
+    def pixels(self) -> Array:
+        return self._decoded.pixels
+
+    @property
+    def icc_profile(self) -> bytes | None:
+        return self._decoded.icc_profile
+
+    @property
+    def dpi(self) -> tuple[float, float] | None:
+        return self._decoded.dpi
+
+    @property
+    def damage(self) -> str | None:
+        return self._decoded.damage
+
+    def with_channels(self, channels: int) -> Picture:
+        return self._decoded.with_channels(channels)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """The bytes of a picture, and the path they were read from."""
+
+    content: bytes
+    path: str | None = None
+
+
+def encoded_of(source: Source) -> Encoded | None:
+    """Return what a path, bytes or a file holds, or None for what is decoded already."""
+    if source is None or isinstance(source, Picture) or _is_array(source) or _is_image(source):
+        return None
+    content = _content_at_once(source)
+    if content is not None:
+        return Encoded(content, cast("str", source))
+    path = path_of(source)
+    name = "picture" if path is None else shown(path)
+    try:
+        return Encoded(_content(source, name), path)
+    except MemoryError as error:
+        raise ImageError(f"{name}: picture: does not fit into memory") from error
+
+
 def read(
-    source: Source,
+    source: Source | Encoded,
     *,
     channels: int = 3,
     orient: bool = True,
@@ -131,7 +193,7 @@ def read(
     most = picture_limits.PIXELS if max_pixels is None else max_pixels
     if not bgr and _needs_no_conversion(source, channels, most):
         return Picture(source)
-    path = path_of(source)
+    path = source.path if isinstance(source, Encoded) else path_of(source)
     name = "picture" if path is None else shown(path)
     if source is None:
         hint = "Could imread() not read it?"
@@ -280,6 +342,8 @@ def path_of(source: object) -> str | None:
 
 
 def _content(source: object, name: str) -> bytes:
+    if isinstance(source, Encoded):
+        return source.content
     if isinstance(source, (str, os.PathLike)):
         return _content_of_file(os.fspath(source), name)
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -290,6 +354,24 @@ def _content(source: object, name: str) -> bytes:
         f"{name}: source: expected a path, bytes, a file, a Pillow image or an array,"
         f" got {type(source).__name__}"
     )
+
+
+def _content_at_once(source: object) -> bytes | None:
+    """Return what an ordinary file holds, or None if anything is not as usual.
+
+    Calls that read thousands of files a second spend a third of the time here.
+    """
+    if not isinstance(source, str):
+        return None
+    try:
+        about = os.stat(source)  # noqa: PTH116
+        size = about.st_size
+        if not (stat.S_ISREG(about.st_mode) and 0 < size <= picture_limits.BYTES):
+            return None
+        content = read_at_once(source, size + 1)
+    except (OSError, ValueError):
+        return None
+    return content if len(content) == size else None
 
 
 def _content_of_file(path: str | bytes, name: str) -> bytes:

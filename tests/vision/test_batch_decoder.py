@@ -18,6 +18,7 @@ from engine.sources.archive import NamedBytes
 from engine.vision import batch_decoder, image
 from engine.vision.batch_decoder import BatchDecoder, Reading
 from engine.vision.image import Picture
+from engine.vision.plain_jpeg import PlainPicture, plain_jpeg
 from tests.cli.child import ENVIRONMENT
 from tests.vision.test_decode_pool import PICTURES, is_running, noise
 from tools.load.hostile_pictures import saved
@@ -94,6 +95,38 @@ def test_what_cannot_be_decoded_there_is_left_to_this_process(decoder, tmp_path)
     assert all(one is other for one, other in zip([got[0], *got[2:-1]], others, strict=True))
     for each in (got[1], got[-1]):
         assert_same(each, image.read(good))
+
+
+def test_plain_jpegs_stay_encoded_where_a_card_will_decode_them(decoder, tmp_path):
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    usual = saved(noise(), "JPEG", exif=turned)
+    path = tmp_path / "usual.jpg"
+    path.write_bytes(usual + bytes(100))
+    others = [saved(noise(), "JPEG", progressive=True), saved(noise(), "PNG")]
+    sources = [str(path), others[0], usual, others[1], "missing.jpg", usual[:300]]
+    got = read(decoder, sources, leaves_plain=True)
+    for number, name in ((0, str(path)), (2, None)):
+        found = got[number]
+        assert isinstance(found, PlainPicture)
+        assert found.path == name
+        assert bytes(found.jpeg.content) == usual
+        assert found.jpeg[1:] == plain_jpeg(usual)[1:] == (40, 30, 3, 6)
+    assert_same(got[1], image.read(others[0]))
+    assert_same(got[3], image.read(others[1]))
+    assert got[4:] == sources[4:]
+    del got, found  # so that their memory is used again
+    assert read(decoder, [usual], leaves_plain=True, max_pixels=40 * 30 - 1) == [usual]
+
+
+def test_encoded_pictures_that_exceed_the_memory_take_several_turns(monkeypatch):
+    monkeypatch.setattr("engine.vision.shared_pixels.BYTES", 1 << 20)
+    small, large = saved(noise(size=(500, 500)), "JPEG", quality=95), bytes(2 << 20)
+    count = (1 << 20) // len(small) + 3
+    with closing(BatchDecoder()) as decoder, decoder.held():
+        got = read(started(decoder), [small] * count + [small + large], leaves_plain=True)
+        assert all(bytes(each.jpeg.content) == small for each in got)
+        del got
 
 
 def test_pixels_above_the_limit_are_not_decoded(decoder):
@@ -269,9 +302,9 @@ def test_a_stream_gives_the_same_results_in_order(folder, tiny_detector, monkeyp
         counted = []
         original = batch_decoder._Process.ask
 
-        def ask(self, segment, alive, sources, options):
+        def ask(self, segment, alive, sources, *options, **more):
             counted.extend(sources)
-            return original(self, segment, alive, sources, options)
+            return original(self, segment, alive, sources, *options, **more)
 
         monkeypatch.setattr(batch_decoder._Process, "ask", ask)
         got = list(detector.stream(str(folder), workers=4, **options))

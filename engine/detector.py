@@ -16,6 +16,7 @@ from engine.arguments import as_array, check_kind, naming_unknown, whole
 from engine.arrays import Array, Floats
 from engine.backends.base import (
     Device,
+    JpegDecoder,
     Memory,
     Program,
     thresholds_may_differ,
@@ -73,6 +74,7 @@ class Detector:
         precision: str,
         passes: Sequence[str],
         decoders: DecodePool | None = None,
+        jpeg_decoder: JpegDecoder | None = None,
     ) -> None:
         self.labels = labels
         self.settings = settings
@@ -91,6 +93,7 @@ class Detector:
             *(graph, self._program, self._intake, self._suppression, settings),
             labels=labels,
             is_untrusted=decoders is not None,
+            jpeg_decoder=jpeg_decoder,
         )
         self._check_tiles(settings)
         self._latest: tuple[tuple[object, ...], Settings] = (settings, *[None] * 5), settings
@@ -231,7 +234,8 @@ class Detector:
                 _refuse_endless(name)
             pictures = pictures_of(source, is_untrusted=self.is_untrusted)
             return list(self._runs.stream(pictures, "raise", settings, bgr=bgr, keep="if needed"))
-        batch = self._intake.prepare([source], bgr=bgr, settings=settings)
+        ahead = self._runs.device_ahead(settings, "if needed")
+        batch = self._intake.prepare([source], bgr=bgr, settings=settings, ahead=ahead)
         (outcome,) = self._runs.outcomes_of(batch, (settings,), keep="if needed")
         if isinstance(outcome, ImageError):
             raise outcome

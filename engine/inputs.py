@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import Placed
+from engine.backends.base import DevicePixels, Placed
 from engine.errors import ImageError, InputError, suggest
 from engine.plan.shapes import Shape
 from engine.settings import Settings
 from engine.vision import image, resize, tiles
-from engine.vision.image import Decoder, Picture, Source
+from engine.vision.image import Decoder, Encoded, Picture, Source
+from engine.vision.plain_jpeg import PlainPicture
 from engine.vision.resize import Fit, Placement
 from engine.vision.tiles import Area
 
@@ -26,9 +27,19 @@ if TYPE_CHECKING:
 
 Wanted: TypeAlias = "Source | ImageError"  # an error stands for a source that could not be read
 
-ReadAhead: TypeAlias = "Callable[..., Sequence[tuple[Wanted, float]]]"  # BatchDecoder.read()
+# Sources of which some were read or decoded, and the milliseconds that each took.
+Readable: TypeAlias = "Wanted | Encoded | PlainPicture | DevicePicture"
+Ahead: TypeAlias = "Sequence[tuple[Readable, float]]"
+ReadAhead: TypeAlias = "Callable[..., Ahead]"  # BatchDecoder.read() or DeviceReader.read()
 
 RESIZES = ("cfg", "stretch", "letterbox", "exact")
+
+
+class DevicePicture(NamedTuple):
+    """A picture that was decoded in the memory of the device, and only there."""
+
+    picture: Picture
+    pixels: DevicePixels
 
 
 class Prepared(NamedTuple):
@@ -160,7 +171,7 @@ class Intake:
         placed: list[Placed] = []
         pictures: list[Prepared | ImageError] = []
         placements: dict[tuple[int, int], Placement] = {}
-        timed: Iterable[tuple[Wanted, float]] = zip(sources, repeat(0.0))
+        timed: Iterable[tuple[Readable, float]] = zip(sources, repeat(0.0))
         if ahead is not None and not bgr:
             timed = ahead(
                 sources,
@@ -174,16 +185,21 @@ class Intake:
             if isinstance(source, ImageError):
                 pictures.append(source)
                 continue
+            there: DevicePixels | None = None
             try:
-                picture = image.read(
-                    source,
-                    channels=channels,
-                    orient=self.orient,
-                    bgr=bgr,
-                    max_pixels=max_pixels,
-                    lenient=self.lenient,
-                    decoder=decoder or self.decoder,
-                )
+                if isinstance(source, DevicePicture):
+                    picture, there = source
+                else:
+                    assert not isinstance(source, PlainPicture), "left to a device"
+                    picture = image.read(
+                        source,
+                        channels=channels,
+                        orient=self.orient,
+                        bgr=bgr,
+                        max_pixels=max_pixels,
+                        lenient=self.lenient,
+                        decoder=decoder or self.decoder,
+                    )
                 cut = self._cut(picture, settings) if is_cut else ()
             except ImageError as error:
                 pictures.append(_without_frames(error))
@@ -201,7 +217,7 @@ class Intake:
             if self.scales:
                 row = np.empty(self.shape.sides, np.float32)
                 resize.scale_into(picture.pixels, placement, row, exact=self.exact)
-            placed.append(Placed(picture.pixels, placement, self.exact, row))
+            placed.append(Placed(there or picture.pixels, placement, self.exact, row))
             milliseconds = (time.perf_counter() - start) * 1e3
             pictures.append(Prepared(picture, placement, milliseconds))
         return Batch(tuple(placed), tuple(pictures))

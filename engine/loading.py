@@ -15,7 +15,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from engine.arguments import check_kind, is_whole, naming_unknown, whole
-from engine.errors import InputError, within_memory
+from engine.errors import InputError, suggest, within_memory
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from engine.plan.build import Plan
     from engine.settings import Tiles
     from engine.vision.decode_pool import DecodePool
+
+DECODE = ("auto", "cpu", "gpu")
 
 Size: TypeAlias = "int | tuple[int, int]"  # one number for both sides, or (width, height)
 
@@ -48,6 +50,7 @@ def load(
     orient: bool = True,
     max_pixels: int | None = None,
     lenient: bool = False,
+    decode: str = "auto",
     untrusted: bool = False,
     threshold: float = 0.25,
     nms: float = 0.45,
@@ -83,6 +86,8 @@ def load(
     max_pixels the maximum number of pixels of a picture (89,478,485, which is 256 MiB of RGB);
                larger pictures are refused before they are decoded
     lenient    read JPEGs that lack their end, which is otherwise an error; the rest is grey
+    decode     "gpu" decodes JPEGs with the JPEG engine of the GPU: see docs/gpu.md; "cpu" and, for
+               now, "auto" decode them on the CPU, to the last bit as always
     untrusted  decode pictures in processes with limits on processor time and memory; videos are
                refused: see docs/security.md
     threshold  the lowest score of a box to return; `hierarchy` is the same inside a class tree
@@ -107,12 +112,14 @@ def load(
         >>> print(detector("docs/parcel.jpg"))
         docs/parcel.jpg, 720 x 720: 2 datamatrix, 2 barcode, 1 pdf417, 1 aztec, 1 qr
     """
-    from engine.backends import device_name, open_in_background, warm_up
+    from engine.backends import device_name, open_decoder, open_in_background, warm_up
     from engine.settings import Settings
 
     for name, path in (("cfg", cfg), ("weights", weights), ("data", data)):
         check_kind(name, path, (str, PathLike, NoneType), "a file's name")
     device = device_name(device)
+    if _is_for_gpu(decode, untrusted=untrusted) and device == "auto":
+        device = "cuda:0"  # whose errors say what is missing
     threshold = _alias("threshold", threshold, 0.25, "conf", conf)
     nms = _alias("nms", nms, 0.45, "iou", iou)
     sides = _sides(_alias("size", size, None, "imgsz", _turned(imgsz)))
@@ -170,7 +177,18 @@ def load(
                 precision=precision,
                 passes=wanted,
                 decoders=decoders,
+                jpeg_decoder=open_decoder(machine) if decode == "gpu" else None,
             )
+
+
+def _is_for_gpu(decode: object, *, untrusted: bool) -> bool:
+    """Tell whether a GPU is to decode pictures, after a check of what the caller wants."""
+    if decode not in DECODE:
+        hint = suggest(decode, DECODE) if isinstance(decode, str) else ""
+        raise InputError(f"decode: expected {', '.join(DECODE)}, got {brief(decode)}.{hint}")
+    if decode == "gpu" and untrusted:
+        raise InputError("decode: gpu: not with untrusted, which decodes in processes")
+    return decode == "gpu"
 
 
 @contextmanager

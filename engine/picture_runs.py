@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import DetectionSettings, Placed, Program, TimedTicket
+from engine.backends.base import DetectionSettings, JpegDecoder, Placed, Program, TimedTicket
 from engine.concurrency import fork_safety
 from engine.concurrency.pipeline import pipelined
 from engine.darknet.graph import Graph
+from engine.device_reading import DeviceReader
 from engine.errors import ImageError, InputError, within_memory
 from engine.files.naming import shown
 from engine.filled_runs import Pending, filled_runs
@@ -60,6 +61,7 @@ class PictureRuns:
         *,
         labels: tuple[str, ...],
         is_untrusted: bool,
+        jpeg_decoder: JpegDecoder | None = None,
     ) -> None:
         self._graph = graph
         self._task = graph.task
@@ -69,6 +71,7 @@ class PictureRuns:
         self._settings = settings
         self._labels = labels
         self._is_untrusted = is_untrusted
+        self._device_reader = None if jpeg_decoder is None else DeviceReader(jpeg_decoder)
         self.has_state = any(tensor.is_state for tensor in program.plan.tensors)
         self._reader: CodeReader | None = None
         self._latest: tuple[Settings, DetectionSettings] | None = None
@@ -89,6 +92,7 @@ class PictureRuns:
         outcomes: Iterator[Outcome | ImageError]
         with within_memory("detector"), ExitStack() as stack:
             ahead = self._read_ahead(stack, workers, keep)
+            ahead = self.device_ahead(settings, keep, ahead) or ahead
             prepare = partial(self._intake.prepare, bgr=bgr, settings=settings, ahead=ahead)
             if settings.tiles is None:
                 chunks = _chunks(sources, self._settings.batch)
@@ -135,6 +139,15 @@ class PictureRuns:
             stop=stop,
         )
         return stack.enter_context(closing(runs))
+
+    def device_ahead(
+        self, settings: Settings, keep: Keep, before: ReadAhead | None = None
+    ) -> ReadAhead | None:
+        """Return what decodes pictures on the device, unless the host needs their pixels."""
+        needs_pixels = keep == "always" or settings.read or settings.tiles is not None
+        if self._device_reader is None or needs_pixels:
+            return None
+        return partial(self._device_reader.read, before=before)
 
     def _read_ahead(self, stack: ExitStack, workers: int, keep: Keep) -> ReadAhead | None:
         """Return what decodes a stream's pictures in processes, where that is faster.

@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from engine.arguments import check_kind, is_whole, whole
-from engine.errors import DeviceError, suggest
+from engine.errors import DeviceError, InputError, suggest
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from engine.backends.base import Device
+    from engine.backends.base import Device, JpegDecoder
 
 _log = logging.getLogger("engine")
 
@@ -60,6 +60,17 @@ def open_chosen(name: str, threads: int | None = None) -> Device:
         return open_device(cpu)
     _log.info("device: %s", found.name)
     return found
+
+
+def open_decoder(device: Device) -> JpegDecoder:
+    """Return the device's own decoder of JPEGs, or raise what it lacks."""
+    from engine.backends.base import DecodingDevice
+
+    if not isinstance(device, DecodingDevice):
+        raise InputError(
+            f"decode: gpu: expected one NVIDIA GPU, got device {device.name}. Use --decode cpu"
+        )
+    return device.open_decoder()
 
 
 def warm_up(name: str) -> AbstractContextManager[None]:

@@ -10,6 +10,7 @@ from engine.arrays import Array
 from engine.plan.build import Plan
 from engine.plan.ops import Op, RegionHead, YoloHead
 from engine.vision.boxes import Boxes, Suppression
+from engine.vision.plain_jpeg import PlainJpeg
 from engine.vision.resize import Placement
 
 Answer = TypeVar("Answer", covariant=True)
@@ -40,6 +41,30 @@ class DevicePixels(NamedTuple):
     column_step: int  # to the pixel on the right
     owner: object  # keeps the memory as long as it lives
     to_host: Callable[[], Array]  # returns the pixels, for a run whose pictures the host scales
+
+
+class DecodedJpeg(NamedTuple):
+    """RGB pixels of a JPEG in the memory of a device, as they are stored in the file."""
+
+    pointer: int  # to the first pixel
+    row_step: int  # bytes
+    owner: object  # keeps the memory as long as it lives
+
+
+class JpegDecoder(Protocol):
+    """Decodes JPEGs in the memory of a device, for pictures of its programs; for any thread."""
+
+    def decode(self, jpegs: Sequence[PlainJpeg]) -> Sequence[DecodedJpeg | None]:
+        """Decode what the device can; None stands for what the host must decode.
+
+        Nothing is raised: after a failure, which is logged once, the host decodes everything.
+        """
+        ...
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there was no failure so far."""
+        ...
 
 
 class Placed(NamedTuple):
@@ -198,6 +223,15 @@ class Peaks:
     bytes: float  # to and from its memory, in a second
     value_bytes: int  # of an activation or a weight
     multiprocessors: int
+
+
+@runtime_checkable
+class DecodingDevice(Protocol):
+    """A device that can decode JPEGs for its programs."""
+
+    def open_decoder(self) -> JpegDecoder:
+        """Return a decoder, which its device closes, or raise what is missing."""
+        ...
 
 
 class Device(Protocol):

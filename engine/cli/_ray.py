@@ -168,6 +168,8 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
 
     _model.fill_in(arguments, has_default=task == "detector")
     files = arguments.cfg, arguments.weights
+    chosen = dict(chosen)
+    decode = {"decode": chosen.pop("decode")} if "decode" in chosen else {}  # on the workers only
     options: dict[str, Any] = {
         "size": arguments.size,
         "resize": arguments.resize,
@@ -182,7 +184,7 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
             other = {"detector": "classify", "classifier": "detect"}[task]
             raise InputError(f"{arguments.cfg}: is not a {task}. Try: {other}")
         labels = detector.labels
-    options |= {"precision": arguments.precision, "batch": arguments.batch}
+    options |= {"precision": arguments.precision, "batch": arguments.batch, **decode}
     return PackedModel.pack(*files, labels, task=task, **options)
 
 

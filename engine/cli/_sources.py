@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.errors import InputError
 from engine.files.naming import shown
@@ -52,9 +52,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reading.add_argument(
         "--lenient", action="store_true", help="read JPEGs that lack their end; the rest is grey"
     )
+    add_decode(reading)
     add_untrusted(reading)
     reading.add_argument(
         "--fail-fast", action="store_true", help="stop at the first picture that cannot be read"
+    )
+
+
+def add_decode(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--decode",
+        default="auto",
+        metavar="auto|cpu|gpu",
+        help="where JPEGs are decoded; gpu: by its JPEG engine, see docs/gpu.md (auto: cpu)",
     )
 
 
@@ -66,9 +76,14 @@ def add_untrusted(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def trust(arguments: argparse.Namespace) -> dict[str, bool]:
+def trust(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the argument of load() if it is given: a resumed run on Ray compares arguments."""
     return {"untrusted": True} if arguments.untrusted else {}
+
+
+def decoding(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the argument of load() that says where pictures are decoded, in the same way."""
+    return {} if arguments.decode == "auto" else {"decode": arguments.decode}
 
 
 class NamedMedia(NamedTuple):

@@ -26,6 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
         "max_pixels": arguments.max_pixels,
         "lenient": arguments.lenient,
         **_sources.trust(arguments),
+        **_sources.decoding(arguments),
     }
     if _ray.is_wanted(arguments):
         return _ray.run(arguments, task="classifier", **chosen)

@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         "max_pixels": arguments.max_pixels,
         "lenient": arguments.lenient,
         **_sources.trust(arguments),
+        **_sources.decoding(arguments),
         "classes": _classes(arguments.classes),
         "exclude": _classes(arguments.exclude) or (),
         **({"read": True} if arguments.read else {}),

@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     truth = parser.add_argument_group("ground truth")
     truth.add_argument("--labels", metavar="DIR", help="folder of the label files")
     truth.add_argument("--images", metavar="DIR", help="folder of the pictures of a COCO file")
+    _sources.add_decode(truth)
     _sources.add_untrusted(truth)
     truth.add_argument(
         "--mot",
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         about: dict[str, object] = {"detections": arguments.detections}
     else:
         chosen = {"nms": arguments.nms, "hierarchy": arguments.hierarchy}
-        chosen |= _sources.trust(arguments)
+        chosen |= _sources.trust(arguments) | _sources.decoding(arguments)
         chosen |= _model.tiling(arguments)
         with _model.load(arguments, threshold=arguments.min_score, **chosen) as detector:
             if detector.task != "detector":

@@ -1,6 +1,7 @@
 """Every flag of every command has an effect, in a child process."""
 
 import json
+import re
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -110,6 +111,7 @@ RUNNING = {
     "--resize letterbox": other,
     "--no-passes": same,
     "--untrusted": same,
+    "--decode cpu": same,
     "--no-exif": other,
 }
 
@@ -127,6 +129,12 @@ HALF = "--half"
 def test_half_is_float16(folder, command):
     done = run(folder, f"{command} {NETS[command]} {PICTURES[command]} {HALF}", status=2)
     assert "precision: expected float32 or float64, got 'float16'" in done.err
+
+
+def test_a_cpu_has_no_engine_that_decodes(folder):
+    text = f"detect {NETS['detect']} {PICTURES['detect']} --device cpu --decode gpu"
+    (line,) = run(folder, text, status=2).err.splitlines()
+    assert re.search(r"decode: gpu: expected one NVIDIA GPU, got device cpu.* --decode cpu", line)
 
 
 THREADS = "--threads 1"

@@ -96,6 +96,7 @@ class FaultyDevice(HostDevice):
         self._tuner = None
         self._turn = Lock()
         self._programs = WeakSet()
+        self._decoders = []
         self.context = self._context = FaultyContext(self.trouble)
 
 

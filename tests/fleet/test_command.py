@@ -45,6 +45,23 @@ def test_missing_ray_is_reported_with_an_install_hint(words, capsys, monkeypatch
     assert told == f"--ray: {missing} is not installed. Run: {extras.command('ray')}"
 
 
+class _ToldError(Exception): ...
+
+
+@pytest.mark.parametrize("given", [["--decode", "gpu"], []])
+def test_workers_are_told_where_to_decode(words, has_ray, monkeypatch, given):
+    from engine.fleet.packed_model import PackedModel
+
+    def pack(*files, **options):
+        raise _ToldError(options)
+
+    monkeypatch.setattr(PackedModel, "pack", pack)
+    with pytest.raises(_ToldError) as caught:  # the model was loaded, on a CPU
+        cli.main([*words, "--ray", *given])
+    (options,) = caught.value.args
+    assert options.get("decode") == (given[1] if given else None)
+
+
 @pytest.mark.parametrize(
     ("given", "address", "inputs"),
     [

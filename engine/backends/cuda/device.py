@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -24,11 +25,12 @@ from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.ops.target import VALUE_BYTES, Choice, Target
 from engine.backends.cuda.runtime import hardware_peaks
 from engine.backends.cuda.runtime.improvement import improve_later
+from engine.backends.cuda.runtime.jpeg_decoder import CardJpegDecoder
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.backends.cuda.runtime.trials import Trials
 from engine.backends.cuda.tune.measure import PLAIN, measure, shortlist
 from engine.backends.cuda.tune.tune_layers import SECONDS, Tuner, gates, is_waited_for, time_limit
-from engine.errors import InputError, suggest
+from engine.errors import DeviceError, InputError, suggest
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
 
@@ -46,8 +48,9 @@ class CudaDevice:
         self._tuner: Tuner | None = None
         self._turn = Lock()  # of searches in the background
         self._programs: WeakSet[CudaProgram] = WeakSet()
+        self._decoders: list[CardJpegDecoder] = []
         self._context = Context(self.name, index)
-        finalize(self, self._context.close)
+        finalize(self, _close, self._decoders, self._context)
 
     @property
     def card(self) -> Card:
@@ -226,6 +229,11 @@ class CudaDevice:
         block = self._context.run(lambda: self._context.driver.mem_alloc(size))
         return int(block), partial(self._context.post, block.free)
 
+    def open_decoder(self) -> CardJpegDecoder:
+        """Return a decoder of JPEGs for pictures of this card, which closes it."""
+        self._decoders.append(CardJpegDecoder(self._context))
+        return self._decoders[-1]
+
     def _fused(
         self, plan: Plan, batch: int, precision: str, algorithm: str | None = None
     ) -> Lowered:
@@ -252,7 +260,15 @@ class CudaDevice:
 
     def close(self) -> None:
         self.close_programs()
-        self._context.close()
+        _close(self._decoders, self._context)
+
+
+def _close(decoders: list[CardJpegDecoder], context: Context) -> None:
+    if context.is_own_process:
+        while decoders:
+            with suppress(DeviceError):  # of a lost card, which closing the context reports
+                decoders.pop().close()
+    context.close()
 
 
 def _by_precision(fused: Lowered) -> Iterator[tuple[Plan, Target]]:

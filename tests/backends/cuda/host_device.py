@@ -176,6 +176,14 @@ class HostCalls:
     def leave(self) -> None:
         self.inside -= 1
 
+    def new_stream(self) -> int:
+        number = 100 + next(self._numbers)
+        self._streams[number] = HostStream(number)
+        return number
+
+    def free_stream(self, stream: int) -> None:
+        del self._streams[stream]
+
     def event(self) -> int:
         number = next(self._numbers)
         self.events[number] = HostEvent()
@@ -301,6 +309,7 @@ class HostDevice(CudaDevice):
         self._tuner = None
         self._turn = Lock()
         self._programs = WeakSet()
+        self._decoders = []
         self.context = HostContext(name, memory=memory, runs_kernels=runs_kernels)
         self._context = self.context
 

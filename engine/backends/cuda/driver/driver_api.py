@@ -13,6 +13,7 @@ from engine.backends.cuda.driver import library, pycuda_loader
 from engine.errors import DeviceError
 
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _FOR_ALL_CONTEXTS = 1  # CU_MEMHOSTREGISTER_PORTABLE
 _KIND_OF_MEMORY = 2  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE; 0 for unknown memory
 _NOT_READY = 600
@@ -20,6 +21,8 @@ _p, _size = ctypes.c_void_p, ctypes.c_size_t
 _ARGUMENTS = {
     "cuCtxPushCurrent_v2": (_p,),
     "cuCtxPopCurrent_v2": (_p,),
+    "cuStreamCreate": (_p, ctypes.c_uint),
+    "cuStreamDestroy_v2": (_p,),
     "cuEventCreate": (_p, ctypes.c_uint),
     "cuEventDestroy_v2": (_p,),
     "cuEventRecord": (_p, _p),
@@ -65,6 +68,18 @@ class DriverApi:
     def leave(self) -> None:
         if status := self._pop(self._popped):
             self._fail("cuCtxPopCurrent", status)
+
+    def new_stream(self) -> int:
+        """Return a new stream, which is independent of the legacy default stream."""
+        made = _p()
+        if status := libcuda().cuStreamCreate(ctypes.byref(made), _NON_BLOCKING):
+            self._fail("cuStreamCreate", status)
+        assert made.value is not None
+        return made.value
+
+    def free_stream(self, stream: int) -> None:
+        if status := libcuda().cuStreamDestroy_v2(stream):
+            self._fail("cuStreamDestroy", status)
 
     def event(self) -> int:
         made = _p()

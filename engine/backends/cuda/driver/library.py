@@ -51,6 +51,7 @@ DRIVER = Wanted(
 )
 CUBLAS = _package("cuBLAS", "libcublas", "nvidia-cublas")
 NVRTC = _package("NVRTC", "libnvrtc", "nvidia-cuda-nvrtc")
+NVJPEG = _package("nvJPEG", "libnvjpeg", "nvidia-nvjpeg")
 NVCC = Wanted(
     name="nvcc",
     variable="ENGINE_NVCC",
@@ -63,7 +64,7 @@ NVCC = Wanted(
 
 # A successful search is cached until one of these variables changes.
 _VARIABLES = (
-    *(each.variable for each in (DRIVER, CUBLAS, NVRTC, NVCC)),
+    *(each.variable for each in (DRIVER, CUBLAS, NVRTC, NVJPEG, NVCC)),
     *("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "PATH"),
 )
 _known: dict[tuple[Wanted, Surroundings], str] = {}

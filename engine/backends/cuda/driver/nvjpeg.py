@@ -1,0 +1,167 @@
+"""nvJPEG, through its C interface: batches of JPEGs for the JPEG engine of a card.
+
+The engine starts when it likes and not in the order of a stream: nothing may still use memory that
+it is to write.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from engine import extras
+from engine.arrays import Array
+from engine.backends.cuda.driver import library, pycuda_loader
+from engine.errors import DeviceError
+from engine.vision.plain_jpeg import Content
+
+_HARDWARE = 3  # NVJPEG_BACKEND_HARDWARE
+_RGBI = 5  # NVJPEG_OUTPUT_RGBI: interleaved
+_INTERPOLATE = 32  # NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION: of chroma, as libjpeg does
+_MAJOR, _MINOR = 0, 1  # of libraryPropertyType
+_OLDEST = 12, 1  # the first version that interpolates
+_CPU_THREADS = 1
+_ABOUT_PICTURES = (3, 4, 10)  # bad, unsupported or incomplete JPEGs
+_STATUS = {
+    1: "not initialized",
+    2: "invalid parameter",
+    3: "bad JPEG",
+    4: "JPEG not supported",
+    5: "out of memory",
+    6: "execution failed",
+    7: "the card has no JPEG engine",
+    8: "internal error",
+    9: "not supported",
+    10: "incomplete JPEG",
+}
+
+_p, _size = ctypes.c_void_p, ctypes.c_size_t
+_ARGUMENTS = {
+    "nvjpegGetProperty": (ctypes.c_int, _p),
+    "nvjpegGetCudartProperty": (ctypes.c_int, _p),
+    "nvjpegCreateEx": (ctypes.c_int, _p, _p, ctypes.c_uint, _p),
+    "nvjpegDestroy": (_p,),
+    "nvjpegJpegStateCreate": (_p, _p),
+    "nvjpegJpegStateDestroy": (_p,),
+    "nvjpegJpegStreamCreate": (_p, _p),
+    "nvjpegJpegStreamDestroy": (_p,),
+    "nvjpegJpegStreamParseHeader": (_p, _p, _size, _p),
+    "nvjpegDecodeBatchedSupported": (_p, _p, _p),
+    "nvjpegDecodeBatchedInitialize": (_p, _p, ctypes.c_int, ctypes.c_int, ctypes.c_int),
+    "nvjpegDecodeBatched": (_p, _p, _p, _p, _p, _p),
+}
+
+# nvjpegImage_t: four channels, of which interleaved pixels need one
+IMAGE = np.dtype([("channel", np.uint64, 4), ("pitch", np.uint64, 4)])
+
+
+@lru_cache(maxsize=1)
+def libnvjpeg() -> ctypes.CDLL:
+    """Return the library, or raise what to install."""
+    if library.find(library.NVJPEG) is None:
+        cure = f"Run: {extras.command('gpu-decode')}"
+        raise DeviceError(f"decode: gpu: {library.NVJPEG.pattern} not found. {cure}")
+    loaded = library.load(library.NVJPEG)
+    try:
+        return library.declare(loaded, _ARGUMENTS)
+    except AttributeError as error:
+        raise DeviceError(f"decode: gpu: nvJPEG is too old: {error}") from None
+
+
+def check_version() -> None:
+    """Raise if nvJPEG is too old, or too new for the driver, which runs older major versions."""
+    version = _property("nvjpegGetProperty", _MAJOR), _property("nvjpegGetProperty", _MINOR)
+    if version < _OLDEST:
+        wanted, got = ("{}.{}".format(*each) for each in (_OLDEST, version))
+        cure = f"Run: {extras.command('gpu-decode')}"
+        raise DeviceError(f"decode: gpu: nvJPEG: expected {wanted} or later, got {got}. {cure}")
+    cuda = _property("nvjpegGetCudartProperty", _MAJOR)
+    driver = pycuda_loader.load().get_driver_version()
+    if cuda > driver // 1000:
+        raise DeviceError(
+            f"decode: gpu: nvJPEG is for CUDA {cuda}, the driver for CUDA "
+            f"{driver // 1000}.{driver % 1000 // 10}. Update the driver, or use --decode cpu"
+        )
+
+
+def _property(name: str, kind: int) -> int:
+    found = ctypes.c_int()
+    _check(name, getattr(libnvjpeg(), name)(kind, ctypes.byref(found)))
+    return found.value
+
+
+class BatchDecoder:
+    """A decoder of batches, for one thread at a time in which the card's context is current."""
+
+    def __init__(self) -> None:
+        self._calls = libnvjpeg()
+        self._handle, self._state, self._header = _p(), _p(), _p()
+        try:
+            self._check(
+                "nvjpegCreateEx", _HARDWARE, None, None, _INTERPOLATE, ctypes.byref(self._handle)
+            )
+            self._make("nvjpegJpegStateCreate", self._state)
+            self._make("nvjpegJpegStreamCreate", self._header)
+        except DeviceError as error:
+            self.close()
+            raise DeviceError(f"decode: gpu: {error}. Use --decode cpu") from None
+
+    def supports(self, content: Content) -> bool:
+        """Tell whether the engine decodes a JPEG, by its header."""
+        calls, verdict, place = self._calls, ctypes.c_int(-1), _address(content)
+        return (
+            not calls.nvjpegJpegStreamParseHeader(self._handle, place, len(content), self._header)
+            and not calls.nvjpegDecodeBatchedSupported(
+                self._handle, self._header, ctypes.byref(verdict)
+            )
+            and not verdict.value
+        )
+
+    def decode(self, contents: Sequence[Content], images: Array, stream: int) -> bool:
+        """Decode into `images`, an array of IMAGE; False if a JPEG is of a kind that it refuses.
+
+        The pixels are there when the stream has done its work.
+        """
+        count = len(contents)
+        pointers = (_p * count)(*map(_address, contents))
+        lengths = (_size * count)(*map(len, contents))
+        self._check(
+            "nvjpegDecodeBatchedInitialize", self._handle, self._state, count, _CPU_THREADS, _RGBI
+        )
+        status = self._calls.nvjpegDecodeBatched(
+            self._handle, self._state, pointers, lengths, images.ctypes.data, stream
+        )
+        if status in _ABOUT_PICTURES:
+            return False
+        _check("nvjpegDecodeBatched", status)
+        return True
+
+    def close(self) -> None:
+        for name, made in (
+            ("nvjpegJpegStreamDestroy", self._header),
+            ("nvjpegJpegStateDestroy", self._state),
+            ("nvjpegDestroy", self._handle),
+        ):
+            if made.value:
+                getattr(self._calls, name)(made)
+                made.value = None
+
+    def _make(self, name: str, made: ctypes.c_void_p) -> None:
+        self._check(name, self._handle, ctypes.byref(made))
+
+    def _check(self, name: str, *arguments: object) -> None:
+        _check(name, getattr(self._calls, name)(*arguments))
+
+
+def _address(content: Content) -> int:
+    values = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
+    address: int = values.__array_interface__["data"][0]
+    return address
+
+
+def _check(name: str, status: int) -> None:
+    if status:
+        raise DeviceError(f"{name}: {_STATUS.get(status, f'status {status}')}")

@@ -1,0 +1,168 @@
+"""Decode batches of JPEGs by the JPEG engine of a card, in memory that its programs read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from queue import SimpleQueue
+from typing import Protocol
+
+import numpy as np
+
+from engine.arrays import Array
+from engine.backends.base import DecodedJpeg
+from engine.backends.cuda.driver import nvjpeg
+from engine.backends.cuda.driver.context import Context
+from engine.backends.cuda.runtime.device_blocks import DeviceBlocks
+from engine.vision.plain_jpeg import Content, PlainJpeg
+
+_UNITS = 2  # one parses and submits a batch while the engine decodes that of the other
+_CHANNELS = 3
+_ALIGNMENT = 256
+_MOST_MEMORY = 4  # a part of the card's, for pictures that are decoded or in use
+
+_log = logging.getLogger("engine")
+
+
+class _Library(Protocol):
+    """The methods of nvjpeg.BatchDecoder."""
+
+    def supports(self, content: Content) -> bool: ...
+
+    def decode(self, contents: Sequence[Content], images: Array, stream: int) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class _Unit:
+    """What decodes one batch at a time."""
+
+    def __init__(self, context: Context, make: Callable[[], _Library]) -> None:
+        self._context = context
+        api = context.driver_api
+        self._stream, self._event = api.new_stream(), api.event()
+        try:
+            self._library = make()
+        except BaseException:
+            self._free()
+            raise
+
+    def decode(self, contents: Sequence[Content], images: Array) -> list[bool]:
+        """Decode and wait; tell for each JPEG whether it was decoded."""
+        if self._run(contents, images):
+            return [True] * len(contents)
+        # One JPEG that is refused stops the batch.
+        usable = [self._library.supports(content) for content in contents]
+        left = [content for content, is_usable in zip(contents, usable, strict=True) if is_usable]
+        if left and self._run(left, images[usable]):
+            return usable
+        return [False] * len(contents)
+
+    def _run(self, contents: Sequence[Content], images: Array) -> bool:
+        api = self._context.driver_api
+        is_decoded = self._library.decode(contents, images, self._stream)
+        api.record(self._event, self._stream)
+        api.wait(self._event)  # also after a refusal: the memory is used again
+        return is_decoded
+
+    def close(self) -> None:
+        self._library.close()
+        self._free()
+
+    def _free(self) -> None:
+        self._context.driver_api.free_event(self._event)
+        self._context.driver_api.free_stream(self._stream)
+
+
+class CardJpegDecoder:
+    """Decodes what the card can; for any thread."""
+
+    def __init__(
+        self,
+        context: Context,
+        make: Callable[[], _Library] = nvjpeg.BatchDecoder,
+        check_version: Callable[[], None] = nvjpeg.check_version,
+    ) -> None:
+        self._context = context
+        self._blocks = DeviceBlocks(context, context.card.memory // _MOST_MEMORY)
+        self._units: SimpleQueue[_Unit] = SimpleQueue()
+        self._has_failed = False
+        self._counts = [0, 0]  # decoded here, and left to the CPU
+        context.run(check_version)
+        try:
+            for _ in range(_UNITS):
+                self._units.put(context.run(lambda: _Unit(context, make)))
+        except BaseException:
+            while not self._units.empty():
+                context.run(self._units.get().close)
+            raise
+
+    @property
+    def is_usable(self) -> bool:
+        return not self._has_failed
+
+    def decode(self, jpegs: Sequence[PlainJpeg]) -> list[DecodedJpeg | None]:
+        """Return the pixels of each JPEG, or None where the CPU must decode it.
+
+        After a failure, which is logged, the CPU decodes all of them.
+        """
+        found: list[DecodedJpeg | None] = [None] * len(jpegs)
+        if not self._has_failed:
+            try:
+                found = self._decode(jpegs)
+            except Exception as error:  # whatever it is, the CPU can go on
+                self._fail(error)
+        decoded = len(found) - found.count(None)
+        self._counts[0] += decoded
+        self._counts[1] += len(found) - decoded
+        return found
+
+    def _decode(self, jpegs: Sequence[PlainJpeg]) -> list[DecodedJpeg | None]:
+        pitches = [each.width * _CHANNELS for each in jpegs]
+        sizes = [
+            -(-pitch * each.height // _ALIGNMENT) * _ALIGNMENT
+            for pitch, each in zip(pitches, jpegs, strict=True)
+        ]
+        *starts, size = accumulate(sizes, initial=0)
+        lease = self._blocks.lease(size)
+        if lease is None:
+            return [None] * len(jpegs)
+        images = np.zeros(len(jpegs), nvjpeg.IMAGE)
+        images["channel"][:, 0] = np.array(starts, np.uint64) + np.uint64(lease.pointer)
+        images["pitch"][:, 0] = pitches
+        are_decoded = self._in_unit([each.content for each in jpegs], images)
+        return [
+            DecodedJpeg(lease.pointer + start, pitch, lease) if is_decoded else None
+            for start, pitch, is_decoded in zip(starts, pitches, are_decoded, strict=True)
+        ]
+
+    def _in_unit(self, contents: Sequence[Content], images: Array) -> list[bool]:
+        self._context.check_process()
+        unit = self._units.get()
+        api = self._context.driver_api
+        try:
+            api.enter()
+            try:
+                return unit.decode(contents, images)
+            finally:
+                api.leave()
+        finally:
+            self._units.put(unit)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            reason = str(error) or type(error).__name__
+            _log.warning(
+                "%s: decode: gpu: %s. The CPU decodes JPEGs from now on", self._context.name, reason
+            )
+
+    def close(self) -> None:
+        """Free everything, once the calls under way have ended."""
+        self._has_failed = True  # later calls leave everything to the CPU
+        for _ in range(_UNITS):
+            self._context.run(self._units.get().close)
+        self._blocks.close()
+        name, (here, left) = self._context.name, self._counts
+        _log.info("%s: decoded %d JPEGs; the CPU decoded %d others", name, here, left)

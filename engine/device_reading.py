@@ -1,0 +1,113 @@
+"""Read the pictures of a batch ahead, and decode their JPEGs in the memory of the device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from engine.arrays import Array
+from engine.backends.base import DecodedJpeg, DevicePixels, JpegDecoder
+from engine.errors import ImageError
+from engine.inputs import Ahead, DevicePicture, Readable, ReadAhead, Wanted
+from engine.vision import image, picture_limits
+from engine.vision.image import Encoded, EncodedPicture, Picture
+from engine.vision.orientation import Layout
+from engine.vision.plain_jpeg import PlainPicture, plain_jpeg
+
+_CHANNELS = 3  # that a device decodes
+
+
+class DeviceReader:
+    """Decodes what the device can, and leaves everything else to the host."""
+
+    def __init__(self, decoder: JpegDecoder) -> None:
+        self._decoder = decoder
+
+    def read(
+        self,
+        sources: Sequence[Wanted],
+        *,
+        channels: int,
+        orient: bool,
+        max_pixels: int | None,
+        lenient: bool,
+        before: ReadAhead | None = None,
+    ) -> Ahead:
+        """Return the sources, read and decoded as far as possible, and milliseconds for each.
+
+        The options are those of image.read(), which decodes what is not decoded here. `before`
+        reads files in processes, as BatchDecoder.read() does.
+        """
+        start = time.perf_counter()
+        options: dict[str, Any] = {
+            "channels": channels,
+            "orient": orient,
+            "max_pixels": max_pixels,
+            "lenient": lenient,
+        }
+        is_for_device = channels == _CHANNELS and self._decoder.is_usable
+        read: Ahead = [(each, 0.0) for each in sources]
+        if before is not None:
+            read = before(sources, **options, leaves_plain=is_for_device)
+        if not is_for_device:
+            return read
+        most = picture_limits.PIXELS if max_pixels is None else max_pixels
+        found = [_plain(each, most) for each, _ in read]
+        plain = [each for each in found if isinstance(each, PlainPicture)]
+        decoded = iter(self._decoder.decode([each.jpeg for each in plain]) if plain else ())
+        decode = partial(image.read, **options)
+        wanted = [
+            _result(each, next(decoded), decode, orient=orient)
+            if isinstance(each, PlainPicture)
+            else each
+            for each in found
+        ]
+        spent = (time.perf_counter() - start) * 1e3 / max(len(wanted), 1)
+        return [(each, spent) for each in wanted]
+
+
+def _plain(source: Readable, most: int) -> Readable:
+    """Read a source that is encoded; return a plain JPEG as a PlainPicture."""
+    if isinstance(source, (ImageError, Picture, PlainPicture, Encoded, DevicePicture)):
+        return source
+    try:
+        encoded = image.encoded_of(source)
+    except ImageError as error:
+        return error
+    if encoded is None:
+        return source
+    jpeg = plain_jpeg(encoded.content)
+    if jpeg is None or jpeg.width * jpeg.height > most:
+        return encoded
+    return PlainPicture(jpeg, encoded.path)
+
+
+def _result(
+    plain: PlainPicture,
+    there: DecodedJpeg | None,
+    decode: Callable[[Encoded], Picture],
+    *,
+    orient: bool,
+) -> Encoded | DevicePicture:
+    """Return the picture on the device, which the host decodes too if it needs the pixels."""
+    jpeg = plain.jpeg
+
+    def encoded() -> Encoded:
+        return Encoded(bytes(jpeg.content), plain.path)
+
+    if there is None:
+        return encoded()
+    layout = Layout(jpeg.height, jpeg.width, there.row_step, _CHANNELS)
+    if orient and jpeg.orientation != 1:
+        layout = layout.upright(jpeg.orientation)
+    height, width, row_step, column_step, first = layout
+    picture = EncodedPicture((width, height), plain.path, lambda: decode(encoded()))
+
+    def to_host() -> Array:
+        return picture.pixels
+
+    shape, pointer = (height, width, _CHANNELS), there.pointer + first
+    pixels = DevicePixels(shape, pointer, row_step, column_step, there.owner, to_host)
+    return DevicePicture(picture, pixels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -148,7 +149,8 @@ def feed(
 ) -> Feed:
     """Find the pictures; only folders, lists and the records of outputs are opened.
 
-    Pictures that a search finds in one of the `output_folders` are left out: they are results.
+    Pictures that a search finds in one of the `output_folders`, or in the outputs of an earlier
+    run, are left out: they are results.
     """
     from engine.cli._output_names import common_folder
     from engine.cli._stdin import lines
@@ -170,7 +172,7 @@ def feed(
     found = tuple(expand(names, recursive=arguments.recursive))
     if not found:
         raise InputError("no picture named: the lists are empty")
-    found = _without_results(found, output_folders)
+    found = _without_earlier_results(_without_results(found, output_folders))
     videos = [each for each in found if each.has_frames]
     if videos and not untrusted:
         video.require_pyav(videos[0].name)
@@ -201,6 +203,51 @@ def _without_results(found: tuple[Media, ...], folders: Sequence[str]) -> tuple[
             raise InputError(f"{shown(folder)}: all pictures are in this folder of outputs")
         found = kept
     return found
+
+
+def _without_earlier_results(found: tuple[Media, ...]) -> tuple[Media, ...]:
+    """Leave out what earlier runs have written below the folders that are searched."""
+    holds_results = lru_cache(maxsize=None)(_holds_results)
+    kept = []
+    counts: Counter[str] = Counter()
+    for media in found:
+        folders = _folders_below_root(media)
+        if (results := next(filter(holds_results, folders), None)) is None:
+            kept.append(media)
+        else:
+            counts[results] += 1
+    for folder, count in counts.items():
+        what = "%s: holds outputs of another run, which are not read, pictures: %d. %s"
+        _log.warning(what, shown(folder), count, "Name this folder to read them")
+    if not kept:
+        raise InputError("all pictures are outputs of other runs. Name their folder to read them")
+    return tuple(kept)
+
+
+def _folders_below_root(media: Media) -> Iterator[str]:
+    """Yield the folders between a picture and the folder in which it was searched."""
+    if media.root is None:
+        return
+    ends = {"", ".", os.path.dirname(media.root + os.sep)}  # noqa: PTH120 - without slashes
+    folder = os.path.dirname(media.name)  # noqa: PTH120 - Path would drop ./ and be slow here
+    while folder not in ends and folder != os.path.dirname(folder):  # noqa: PTH120
+        yield folder
+        folder = os.path.dirname(folder)  # noqa: PTH120
+
+
+def _holds_results(folder: str) -> bool:
+    """Tell whether a run has written into a folder, other than labels next to its pictures."""
+    from engine.cli._output_record import FILE, OutputRecord
+    from engine.sources.media import is_url
+
+    if not os.path.lexists(os.path.join(folder, FILE)):  # noqa: PTH118 - fast
+        return False
+    pictures = (each.picture for each in OutputRecord(folder, str).owners.values())
+    there = os.path.realpath(folder)
+    is_inside = (
+        Path(os.path.realpath(each)).is_relative_to(there) for each in pictures if not is_url(each)
+    )
+    return not any(is_inside)
 
 
 def _naming(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,7 +22,7 @@ from engine.vision.colours import colour_of
 from engine.vision.encode import encode
 from engine.vision.image import Picture, read
 from engine.vision.result import Result
-from engine.vision.tables import Library
+from engine.vision.tables import Library, data_frame
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -186,9 +188,27 @@ class Results:
 
     tojson = to_json
 
-    def to_df(self, library: Library | None = None) -> Any:
-        """Return a data frame of pandas, or of polars if only that is installed."""
-        return self._boxes_of("to_df()").to_df(library)
+    def to_df(
+        self, normalize: bool = False, decimals: int = 5, *, library: Library | None = None
+    ) -> Any:
+        """Return summary() as a data frame of pandas, or of polars if only that is installed."""
+        return data_frame(self._rows(normalize, decimals), self._columns, library)
+
+    def to_csv(self, normalize: bool = False, decimals: int = 5) -> str:
+        """Return summary() as CSV with a line of headings."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self._columns)
+        writer.writerows(self._rows(normalize, decimals))
+        return text.getvalue()
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        columns = ("name", "class", "confidence")
+        return columns if isinstance(self.result, Classification) else (*columns, "box")
+
+    def _rows(self, normalize: bool, decimals: int) -> list[tuple[object, ...]]:
+        return [tuple(each.values()) for each in self.summary(normalize, decimals)]
 
     def save_txt(self, txt_file: str | Path, save_conf: bool = False) -> str:
         """Append a line for each box: class, centre, size and, with `save_conf`, the score."""

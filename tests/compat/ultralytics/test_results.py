@@ -1,5 +1,7 @@
 """Results and Probs have the attributes and methods of ultralytics."""
 
+import csv
+import io
 import json
 
 import numpy as np
@@ -99,7 +101,20 @@ def test_files_that_the_caller_names_are_replaced_or_appended_to(result, tmp_pat
 
 def test_a_data_frame(result):
     pytest.importorskip("pandas", reason="pandas is not installed. Run: pip install pandas")
-    assert len(result.to_df()) == len(result)
+    frame = result.to_df(normalize=True, decimals=3)
+    assert list(frame.columns) == ["name", "class", "confidence", "box"]
+    assert frame.to_dict("records") == result.summary(normalize=True, decimals=3)
+    assert len(result) > 0
+    nothing = result[result.boxes.conf > 2].to_df()
+    assert list(nothing.columns) == list(frame.columns)
+    assert len(nothing) == 0
+
+
+def test_csv(result):
+    heading, first, *_ = csv.reader(io.StringIO(result.to_csv(decimals=3)))
+    expected = result.summary(decimals=3)[0]
+    assert heading == ["name", "class", "confidence", "box"] == list(expected)
+    assert first == [str(value) for value in expected.values()]
 
 
 def test_an_array_has_no_path(model):
@@ -122,6 +137,7 @@ def test_a_classifier(classifier):
     drawn = result.plot()
     assert (drawn != result.orig_img).any()
     np.testing.assert_array_equal(result.plot(probs=False), result.orig_img)
-    for refused in (result.to_df, lambda: result[0], lambda: result.save_txt("x.txt")):
+    assert result.to_csv().splitlines()[0] == "name,class,confidence"
+    for refused in (lambda: result[0], lambda: result.save_txt("x.txt")):
         with pytest.raises(InputError, match="expected boxes"):
             refused()

@@ -305,6 +305,29 @@ def test_several_chosen_pictures_are_processed(page, detector, tmp_path, picture
     page.wait(lambda: page.one("#panel").is_displayed() and page.one("#figure").is_displayed())
 
 
+def test_files_that_are_not_shown_are_named(page, tmp_path, pictures):
+    """A broken file never leaves an earlier picture on display as if it were the new one."""
+    good, other, broken, video = (
+        tmp_path / f"{name}" for name in ("a.png", "b.png", "c.png", "d.mp4")
+    )
+    good.write_bytes(pictures[0]), other.write_bytes(pictures[1])
+    broken.write_bytes(b"no picture"), video.write_bytes(b"no video")
+    page.choose(good)
+    page.wait_for("a.png")
+    page.choose(broken)
+    page.wait(lambda: page.text("#status").startswith("c.png: picture: expected JPEG"))
+    assert page.text("#caption") == "c.png"
+    assert not page.one("#panel").is_displayed()
+    page.choose(f"{broken}\n{other}")
+    page.wait_for("b.png")
+    page.wait(lambda: page.text("#status").startswith("c.png: picture: expected JPEG"))
+    page.choose(f"{video}\n{broken}\n{good}")
+    page.wait_for("a.png")
+    page.wait(lambda: "2 of 3 files are not shown: d.mp4, c.png" in page.text("#status"))
+    page.all(".thumb")[4].click()
+    page.wait(lambda: page.text("#status").startswith("d.mp4: a video is played alone"))
+
+
 def test_threshold_and_classes_act_without_a_request(page, model, pictures):
     page.drop("a.png", pictures[0])
     page.wait_for("a.png")

@@ -12,6 +12,8 @@ const MOST_ROWS = 200;
 const AT_ONCE = 4; // pictures that are sent together, so that the server can run them in a batch
 const THUMB_WIDTH = 176;
 const MOST_TRIES = 6; // of a request that a full server refuses
+const MOST_NAMES = 3; // of files in a message
+const PLAYED_ALONE = "a video is played alone. Choose it without other files";
 const SAMPLES = [
   { file: "parcel.jpg", alt: "Parcel labels with codes", classes: ["qr", "barcode"] },
   { file: "scene.jpg", alt: "A drawn street with a stop sign", classes: ["stop sign", "traffic light"] },
@@ -71,11 +73,11 @@ async function addSample(name) {
 // ---------------------------------------------------------------- pictures
 
 async function add(files) {
-  const video = files.find((each) => each.type.startsWith("video/"));
-  if (video) return watch((element) => live.openVideo(element, video), video.name);
+  const isVideo = (file) => file.type.startsWith("video/");
+  if (files.length === 1 && isVideo(files[0])) return watch((element) => live.openVideo(element, files[0]), files[0].name);
   if (!files.length) return undefined;
   stopFollowing();
-  const added = files.map((file) => ({ file }));
+  const added = files.map((file) => ({ file, error: isVideo(file) ? new Error(PLAYED_ALONE) : undefined }));
   for (const item of added) addThumb(item);
   items.push(...added);
   startWorking();
@@ -86,22 +88,23 @@ async function add(files) {
   let done = 0;
   const work = async () => {
     for (let item = waiting.shift(); item; item = waiting.shift()) {
-      await detect(item);
+      if (!item.error) await detect(item);
       if (!items.includes(item)) continue; // cleared meanwhile
       done += 1;
       if (done < added.length) setStatus(`Processed ${done} of ${added.length} pictures…`);
       else showProblem(current);
       updateThumb(item);
       byId("save-all").hidden = !hasSeveral();
-      if (item === current) await show(item.isChosen ? item : readable(item));
+      if (item === current) await show(item.isChosen ? item : readable(item, added));
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
+  if (!current?.error) showProblems(added.filter((item) => item.error && items.includes(item)), added.length);
   return undefined;
 }
 
-// The first picture is shown at once; if it is broken and nobody chose it, another one takes its place.
-const readable = (item) => (item.error && items.find((each) => !each.error)) || item;
+// The first picture is shown at once; if it is broken and nobody chose it, another one that came with it takes its place.
+const readable = (item, added) => (item.error && added.find((each) => !each.error)) || item;
 
 function startWorking() {
   document.body.classList.add("working");
@@ -184,6 +187,14 @@ async function show(item) {
 function showProblem(item) {
   if (item?.error) setStatus(`${item.file.name}: ${item.error.message}`, true);
   else setStatus("");
+}
+
+// Says which of several files are missing, because only one readable picture is on display.
+function showProblems(broken, count) {
+  if (broken.length < 2) return broken.forEach(showProblem);
+  const names = broken.slice(0, MOST_NAMES).map(({ file }) => file.name).join(", ");
+  const rest = broken.length > MOST_NAMES ? ` and ${broken.length - MOST_NAMES} more` : "";
+  return setStatus(`${broken.length} of ${count} files are not shown: ${names}${rest}. Select one to see why.`, true);
 }
 
 // A small copy, because many large pictures would take the memory of the browser.

@@ -6,6 +6,8 @@ import gc
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from engine.vision.plain_jpeg import PlainJpeg, plain_jpeg
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
 from tests.backends.cuda.nvjpeg_host import HostNvjpeg
+from tests.devices import open_or_skip
 from tests.vision.test_batch_decoder import started
 
 pytestmark = needs_gxx
@@ -535,3 +538,29 @@ def test_a_run_says_how_many_were_decoded_where(
     with caplog.at_level(logging.INFO, "engine"):
         on_card.close()
     assert "host: decoded 1 JPEGs; the CPU decoded 1 others" in caplog.messages
+
+
+# ---------------------------------------------------------------- a real card
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("subsampling", [0, 1, 2, "grey"])
+def test_the_engine_of_a_card_decodes_as_pillow_does(subsampling: Any) -> None:
+    kind = {"mode": "L"} if subsampling == "grey" else {"subsampling": subsampling}
+    sizes = [(640, 427), (333, 251), (17, 33), (1, 1), (300, 1)]
+    contents = [jpeg(size, seed, quality=90, **kind) for seed, size in enumerate(sizes)]
+    with closing(open_or_skip(lambda: CudaDevice(0))) as device:
+        try:
+            decoder = device.open_decoder()
+        except DeviceError as error:  # neither the library nor the engine is required
+            pytest.skip(str(error))
+        jpegs = plain(*contents)
+        found = decoder.decode(jpegs)
+        context = device._context
+        for content, each, there in zip(contents, jpegs, found, strict=True):
+            got = np.empty((each.height, each.width, 3), np.uint8)
+            assert there.row_step == each.width * 3
+            context.run(partial(context.driver.memcpy_dtoh, got, there.pointer))
+            assert np.abs(got.astype(int) - by_pillow(content)).max() <= 2
+        assert decoder.decode(plain(jpeg(), jpeg((40_000, 1))))[1] is None
+        assert decoder.is_usable

@@ -166,7 +166,7 @@ def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 def _cell(text: str, *, is_code: bool = True) -> str:
     text = html.escape(" ".join(text.split()), quote=False)
-    for mark in "|*_`":
+    for mark in "|*_`[":  # a [b] after an [a] would be a link
         text = text.replace(mark, f"&#{ord(mark)};")
     return f"<code>{text}</code>" if is_code else text
 

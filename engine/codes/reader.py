@@ -74,6 +74,19 @@ class _Reading(NamedTuple):
         x, y = zip(*self.code.corners, strict=True)
         return Box(min(x), min(y), max(x), max(y))
 
+    @property
+    def area(self) -> float:
+        return self.box.width * self.box.height
+
+    def encloses(self, point: Point) -> bool:
+        """Tell whether a point is inside the corners, which go around a convex outline."""
+        one, two, three, four = self.code.corners
+        sides = (one, two), (two, three), (three, four), (four, one)
+        turns = [
+            (b[0] - a[0]) * (point[1] - a[1]) - (b[1] - a[1]) * (point[0] - a[0]) for a, b in sides
+        ]
+        return all(each > 0 for each in turns) or all(each < 0 for each in turns)
+
     def says_the_same(self, other: _Reading) -> bool:
         return (self.code.format, self.code.text) == (other.code.format, other.code.text)
 
@@ -100,7 +113,7 @@ class CodeReader:
         class_ids = boxes.class_ids.tolist()
         found: dict[int, _Reading] = {}  # by row
         alone: list[_Reading] = []
-        for reading in sorted(self._read_picture(pixels), key=self._order):
+        for reading in sorted(self._outermost([*self._read_picture(pixels)]), key=self._order):
             row = self._row_of(reading, rows, class_ids, found)
             if row is None:
                 alone.append(reading)
@@ -151,6 +164,17 @@ class CodeReader:
             if row not in taken and self._fits(reading, box, self._formats.of(class_id))
         ]
         return min(fitting)[1] if fitting else None
+
+    def _outermost(self, readings: Sequence[_Reading]) -> Iterator[_Reading]:
+        """Yield readings without 2-D codes inside others: the core of Aztec may read as a rune."""
+        for reading in readings:
+            if reading.zxing_format in self._formats.linear or not any(
+                each.zxing_format not in self._formats.linear
+                and each.area > reading.area
+                and each.encloses(reading.centre)
+                for each in readings
+            ):
+                yield reading
 
     def _order(self, reading: _Reading) -> tuple[bool, int]:
         """Sort ITF last, and a part of its bars after all of them: a box gets the first one."""

@@ -1,5 +1,7 @@
 """Codes are read, in boxes and without them, and no text is trusted too early."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -125,6 +127,25 @@ def test_a_checksum_counts_where_bars_were_detected(reader, monkeypatch):
     assert said_for(reader, monkeypatch, "EAN8", "12345670", [], box=()) == []
     assert said_for(reader, monkeypatch, "Code39", "ABC", []) == ["ABC"]
     assert said_for(reader, monkeypatch, "Codabar", "A12B", []) == ["A12B"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("angle", [0, 30, 200])
+def test_a_code_inside_another_one_is_none(reader, monkeypatch, order, angle):
+    """zxing-cpp reads the core of some Aztec codes as a rune of three digits."""
+    content = "An Aztec code has a core, which alone is a rune: a number from 0 to 255."
+    pixels = page((symbol(content, "Aztec"), (300, 200), angle))
+    (whole,) = reader._read_picture(pixels)
+    middle = np.mean(whole.code.corners, axis=0)
+    corners = [tuple(middle + 0.3 * (each - middle)) for each in np.array(whole.code.corners)]
+    rune = whole._replace(code=replace(whole.code, text="041", corners=tuple(corners)))
+    monkeypatch.setattr(reader, "_read_picture", lambda pixels: [rune, whole][::order])
+    for seen in (boxes(), boxes((200, 100, 400, 300, AZTEC, 0.9))):
+        _, codes = reader.read(pixels, seen)
+        assert texts(codes) == [content]
+    beside = [(x + 100, y) for x, y in corners]
+    other = rune._replace(code=replace(rune.code, corners=tuple(beside)))
+    assert [*reader._outermost([other, whole])] == [other, whole]
 
 
 @pytest.mark.parametrize("angle", [0, 4, 30, 60, 90, 184])

@@ -102,7 +102,7 @@ def _read(path: str) -> Any:
     try:
         with Path(path).open("rb") as file:
             return json.loads(file.read(_MOST_BYTES))
-    except ValueError:
+    except (RecursionError, ValueError):
         raise InputError(f"--import {path}: expected what --export wrote") from None
 
 

@@ -89,10 +89,12 @@ def test_what_does_not_fit_is_refused(card, tmp_path, capsys, change, message):
 
 def test_misuse_is_one_error_line(tiny_detector, tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.json").write_text("mine")
+    (tmp_path / "deep.json").write_text("[" * 200_000)
     for words, message in [
         (["--export", tmp_path / "mine.json"], "exists already"),
         (["--seconds", "0"], "--seconds: expected at least 1, got 0"),
         (["--import", tmp_path / "none.json"], "none.json: No such file"),
+        (["--import", tmp_path / "deep.json"], "deep.json: expected what --export wrote"),
     ]:
         assert tune(tiny_detector.cfg, tiny_detector.weights, *words) != 0
         told = capsys.readouterr().err

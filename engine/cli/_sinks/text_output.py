@@ -46,6 +46,8 @@ class TextOutput:
                 locks.lock(self._out, path)
             if keep is not None:
                 os.ftruncate(self._out.fileno(), keep)
+        except FileExistsError:  # it did not when this run began
+            raise locks.busy(path) from None
         except OSError as error:
             raise unwritable(self._path, error) from None
 

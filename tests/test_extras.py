@@ -46,7 +46,18 @@ def test_clone_with_a_stale_egg_info_is_still_named_by_its_folder(monkeypatch, t
 
 @pytest.mark.parametrize(
     "extra",
-    ["cuda12", "cuda13", "gpu-decode", "onnx", "ray", "read", "serve", "triton", "video"],
+    [
+        "cuda12",
+        "cuda13",
+        "formats",
+        "gpu-decode",
+        "onnx",
+        "ray",
+        "read",
+        "serve",
+        "triton",
+        "video",
+    ],
 )
 def test_every_printed_extra_exists(extra, setup):
     assert extra in setup["options.extras_require"]

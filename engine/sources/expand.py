@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
+from engine import extras
 from engine.errors import InputError
 from engine.files.naming import shown
 from engine.sources import list_file
 from engine.sources.media import Media, MediaKind, is_camera, is_url, media_of, without_file_scheme
-from engine.vision.extensions import is_picture, unsupported_format
+from engine.vision.extensions import EXTRA, is_picture, needs_extra, unsupported_format
 
 STDIN = "-"
 
@@ -121,10 +122,11 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
         _log.warning(what, shown(folder), found, shown(f"'{folder.rstrip('/')}/*'"))
     if counts:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+        install = f", or run: {extras.command(EXTRA)}" if any(map(needs_extra, counts)) else ""
         _log.warning(
             "%s: files in formats that cannot be read are left out: %s. "
-            "Convert them to JPEG or PNG",
-            *(shown(folder), kinds),
+            "Convert them to JPEG or PNG%s",
+            *(shown(folder), kinds, install),
         )
     return others.total()
 

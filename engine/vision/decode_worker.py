@@ -105,6 +105,10 @@ class _Worker:
         return self._described(picture), picture
 
     def _read(self, job: Job, content: bytes) -> Picture:
+        from engine.vision.formats import READABLE, format_of_extra
+
+        if kind := format_of_extra(content):  # more code than is trusted with such files
+            raise ImageError(f"{job.name}: picture: expected {READABLE}, got {kind}, untrusted")
         picture = read_encoded(
             content,
             job.name,

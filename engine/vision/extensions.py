@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import PurePath
 
 PICTURE_EXTENSIONS = frozenset(
@@ -22,22 +24,38 @@ PICTURE_EXTENSIONS = frozenset(
     )
 )
 
-_UNSUPPORTED = {
+EXTRA = "formats"
+_OF_THE_EXTRA = {
     ".heic": "HEIC",
     ".heif": "HEIC",
     ".avif": "AVIF",
     ".jp2": "JPEG 2000",
     ".j2k": "JPEG 2000",
     ".jpx": "JPEG 2000",
-    ".jxl": "JPEG XL",
 }
+_UNSUPPORTED = {**_OF_THE_EXTRA, ".jxl": "JPEG XL"}
+
+
+@lru_cache(maxsize=1)
+def has_extra() -> bool:
+    """Return whether the extra is installed, by which HEIC, AVIF and JPEG 2000 are read."""
+    return find_spec("pillow_heif") is not None
 
 
 def unsupported_format(name: str) -> str | None:
     """Return the format of a file that is a picture by its name but cannot be read, else None."""
-    return None if name.startswith(".") else _UNSUPPORTED.get(PurePath(name).suffix.lower())
+    if name.startswith(".") or is_picture(name):
+        return None
+    return _UNSUPPORTED.get(PurePath(name).suffix.lower())
+
+
+def needs_extra(kind: str) -> bool:
+    """Return whether the extra, which is not installed, reads this format."""
+    return kind in _OF_THE_EXTRA.values()
 
 
 def is_picture(name: str) -> bool:
     """Tell by its name whether a file is a picture; hidden files (macOS's ._*.jpg) are not."""
-    return not name.startswith(".") and PurePath(name).suffix.lower() in PICTURE_EXTENSIONS
+    suffix = PurePath(name).suffix.lower()
+    is_known = suffix in PICTURE_EXTENSIONS or (suffix in _OF_THE_EXTRA and has_extra())
+    return is_known and not name.startswith(".")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from functools import lru_cache
 
+from PIL import features
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
 from PIL.ImageFile import ImageFile
@@ -12,6 +15,9 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.PpmImagePlugin import PpmImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
+
+from engine import extras
+from engine.vision import extensions
 
 Opener = type[ImageFile]
 
@@ -36,6 +42,18 @@ _OPENERS: tuple[tuple[bytes, Opener], ...] = (
 
 _GET_THE_FILE = " Fetch the file itself, not the page that shows it."
 _CONVERT = " Convert it to JPEG or PNG."
+_INSTALL = f" Run: {extras.command(extensions.EXTRA)}"
+
+_HEIC, _JPEG_2000 = "a HEIC", "a JPEG 2000"
+# (magic bytes, their offset, description) of what the extra reads
+_OF_THE_EXTRA: tuple[tuple[bytes, int, str], ...] = (
+    (b"ftypheic", 4, _HEIC),
+    (b"ftypheix", 4, _HEIC),
+    (b"ftypmif1", 4, _HEIC),
+    (b"ftypavif", 4, "an AVIF"),
+    (b"\0\0\0\x0cjP  ", 0, _JPEG_2000),
+    (b"\xff\x4f\xff\x51", 0, _JPEG_2000),
+)
 
 # (magic bytes, their offset, description, hint)
 _REFUSED: tuple[tuple[bytes, int, str, str], ...] = (
@@ -44,15 +62,10 @@ _REFUSED: tuple[tuple[bytes, int, str, str], ...] = (
     (b"%!PS", 0, "an EPS", _CONVERT),
     (b"\xc5\xd0\xd3\xc6", 0, "an EPS", _CONVERT),
     (b"8BPS", 0, "a Photoshop file", _CONVERT),
-    (b"ftypheic", 4, "a HEIC", _CONVERT),
-    (b"ftypheix", 4, "a HEIC", _CONVERT),
-    (b"ftypmif1", 4, "a HEIC", _CONVERT),
-    (b"ftypavif", 4, "an AVIF", _CONVERT),
+    *((magic, offset, name, _INSTALL) for magic, offset, name in _OF_THE_EXTRA),
     (b"ftyp", 4, "an MP4 video", ""),
     (b"\x1aE\xdf\xa3", 0, "a Matroska or WebM video", ""),
     (b"AVI ", 8, "an AVI video", ""),
-    (b"\0\0\0\x0cjP  ", 0, "a JPEG 2000", _CONVERT),
-    (b"\xff\x4f\xff\x51", 0, "a JPEG 2000", _CONVERT),
     (b"\0\0\0\x0cJXL ", 0, "a JPEG XL", _CONVERT),
     (b"\xff\x0a", 0, "a JPEG XL", _CONVERT),
     (b"SIMPLE  =", 0, "a FITS", _CONVERT),
@@ -76,7 +89,34 @@ def opener_of(content: bytes) -> Opener | None:
     """Return Pillow's class for the format of `content`, or None if it is not supported."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return WebPImageFile
-    return next((opener for magic, opener in _OPENERS if content.startswith(magic)), None)
+    found = next((opener for magic, opener in _OPENERS if content.startswith(magic)), None)
+    if found is None and (name := format_of_extra(content)) and extensions.has_extra():
+        return _openers_of_extra().get(name)
+    return found
+
+
+def format_of_extra(content: bytes) -> str | None:
+    """Describe the format of `content` if it is one that the extra reads."""
+    found = (name for magic, at, name in _OF_THE_EXTRA if content.startswith(magic, at))
+    return next(found, None)
+
+
+@lru_cache(maxsize=1)
+def _openers_of_extra() -> dict[str, Opener]:
+    openers: dict[str, Opener] = {}
+    with suppress(ImportError):
+        from pillow_heif.as_plugin import HeifImageFile
+
+        openers[_HEIC] = HeifImageFile
+    if features.check("avif"):
+        from PIL.AvifImagePlugin import AvifImageFile
+
+        openers["an AVIF"] = AvifImageFile
+    if features.check("jpg_2000"):
+        from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
+
+        openers[_JPEG_2000] = Jpeg2KImageFile
+    return openers
 
 
 def describe(content: bytes) -> tuple[str, str]:

@@ -4,8 +4,10 @@ import os
 
 import pytest
 
+from engine import extras
 from engine.sources.expand import expand
 from engine.sources.media import MediaKind, media_of
+from engine.vision import extensions
 from tests import needs
 
 
@@ -86,7 +88,8 @@ def test_pictures_in_inner_folders_are_counted(tree, caplog):
     assert not caplog.records
 
 
-def test_pictures_in_other_formats_are_counted(tree, caplog):
+def test_pictures_in_other_formats_are_counted(tree, caplog, monkeypatch):
+    monkeypatch.setattr(extensions, "has_extra", lambda: False)
     (tree / "clip.mp4").unlink()
     for name in ("1.heic", "2.HEIC", "3.avif", "4.jp2", "deep/5.heic", "._6.heic"):
         (tree / name).touch()
@@ -94,8 +97,20 @@ def test_pictures_in_other_formats_are_counted(tree, caplog):
     (record,) = caplog.records
     assert record.getMessage() == (
         ".: files in formats that cannot be read are left out: 1 AVIF, 3 HEIC, 1 JPEG 2000."
-        " Convert them to JPEG or PNG"
+        f" Convert them to JPEG or PNG, or run: {extras.command('formats')}"
     )
+
+
+def test_pictures_in_formats_of_an_installed_extra_are_found(tree, caplog, monkeypatch):
+    monkeypatch.setattr(extensions, "has_extra", lambda: True)
+    for name in ("deep/5.heic", "deep/6.AVIF", "deep/7.jp2", "deep/8.jxl", "deep/._9.heic"):
+        (tree / name).touch()
+    names = [name.rpartition("/")[2] for name in found("deep")]
+    assert {"5.heic", "6.AVIF", "7.jp2"} < set(names)
+    assert not {"8.jxl", "._9.heic"} & set(names)
+    told = caplog.text
+    assert "left out: 1 JPEG XL. Convert them to JPEG or PNG" in told
+    assert "pip" not in told
 
 
 def test_file_urls_are_paths(tree):

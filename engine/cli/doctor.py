@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import platform
-from importlib import metadata
 
 from engine.cli._stderr import print_stderr
 
@@ -15,6 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Return 0 if a GPU can be used, otherwise the status of a missing device."""
+    from importlib import metadata  # slow to import, and --help imports this module
+
     from engine.backends.cpu import blas
     from engine.backends.cuda import doctor
     from engine.errors import DeviceError

@@ -67,7 +67,7 @@ def test_files_are_complete_or_not_there(here, capsys):
     [
         ("eval=kitti", 2, "eval: expected voc, coco, imagenet, got 'kitti'"),
         ("map=coco9k.map", 2, "map: renumbered classes are not supported"),
-        ("results=list.txt", 2, "list.txt: cannot be written"),
+        ("results=list.txt", 2, "list.txt: expected a folder, got a file"),
     ],
 )
 def test_what_is_not_supported_is_refused(here, capsys, line, status, message):

@@ -16,6 +16,7 @@ from typing import Any
 import engine
 from engine.serve import app
 from engine.serve.access import Access
+from engine.serve.darknet_ports import DarknetPorts
 from engine.serve.server_limits import ServerLimits
 from engine.serve.service import Service
 from engine.vision.decode_pool import DecodePool
@@ -140,7 +141,7 @@ def _application() -> tuple[asyncio.AbstractEventLoop, Any]:
 
     async def make() -> Any:
         service = Service(detector, _LIMITS, DecodePool(2), wait_seconds=0)
-        made = app.make(lambda: service, Access(), None)
+        made = app.make(lambda: service, Access(), None, DarknetPorts())
         made.state.service = service
         return made
 

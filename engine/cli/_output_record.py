@@ -41,6 +41,7 @@ class OutputRecord:
         self._relative_folders: dict[str, str] = {}
         self._size = self._lines = 0  # that have been read
         self.owners: dict[str, Owned] = {}
+        self._of_others: dict[str, Owned] = {}  # what other runs have added since this one began
         if os.path.lexists(self._path):
             with open_regular(self._path, InputError) as file:
                 self._read_on(file)
@@ -53,12 +54,13 @@ class OutputRecord:
         try:
             with self._path.open("ab+") as file, locks.held(file):
                 if os.fstat(file.fileno()).st_size != self._size:
-                    for other in self._read_on(file):
-                        if self._key_of(other) == key and other.picture != owned.picture:
-                            raise self._taken_error(other)
-                    if self.owners.get(key) == owned:  # another run has added the same line
-                        return
-                    file.truncate(self._size)
+                    self._of_others.update(self._read_on(file))
+                other = self._of_others.get(key, owned)
+                if other.picture != owned.picture:
+                    raise self._taken_error(other)
+                if self.owners.get(key) == owned:  # another run has added the same line
+                    return
+                file.truncate(self._size)
                 line = {"output": owned.name, "picture": self._relative(owned.picture)}
                 file.write(json.dumps(line).encode() + b"\n")
                 file.flush()
@@ -68,15 +70,16 @@ class OutputRecord:
         self._lines += 1
         self.owners[key] = owned
 
-    def _read_on(self, file: IO[bytes]) -> list[Owned]:
-        """Read the whole lines that were added, and return what they say."""
+    def _read_on(self, file: IO[bytes]) -> dict[str, Owned]:
+        """Read the whole lines that were added, and return what they say, by key."""
         file.seek(self._size)
-        added = []
+        added = {}
         for line in file.read().split(b"\n")[:-1]:
             self._lines += 1
-            added.append(self._parsed(line))
+            owned = self._parsed(line)
+            added[self._key_of(owned)] = owned
             self._size += len(line) + 1
-        self.owners.update((self._key_of(each), each) for each in added)
+        self.owners.update(added)
         return added
 
     def _parsed(self, line: bytes) -> Owned:

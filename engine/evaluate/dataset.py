@@ -47,7 +47,10 @@ def read(source: str, names: Sequence[str], *, labels: str | None = None) -> Gro
 
 
 def read_list(path: Path) -> list[Path]:
-    """Read the paths in a list, relative to the current folder as in darknet or to the list."""
+    """Read the paths in a list, relative to the current folder as in darknet or to the list.
+
+    The parent of the list's folder is tried last, as for the files that a .data file names.
+    """
     pictures = []
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         name = line.strip().strip("'\"")
@@ -105,8 +108,10 @@ def _in_folder(folder: Path) -> list[Path]:
 
 
 def _resolve(list_file: Path, picture: Path) -> Path:
-    next_to_list = list_file.parent / picture
-    return next_to_list if not _is_file(picture) and _is_file(next_to_list) else picture
+    # Darknet's data/train.txt has data/obj/1.jpg: relative to the parent of its own folder.
+    folder = list_file.absolute().parent
+    places = picture, list_file.parent / picture, folder.parent / picture
+    return next(filter(_is_file, places), picture)
 
 
 def _is_file(path: Path) -> bool:

@@ -17,7 +17,7 @@ _UTF16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
 def read(path: str) -> list[str]:
-    """Read the names in a list, relative to the current folder or else to the list's folder."""
+    """Read the names in a list, relative to the current folder, the list's or its parent."""
     content = read_bytes(path, InputError, limit=_MAX_BYTES)
     try:
         # surrogateescape preserves file names that are not UTF-8
@@ -41,5 +41,6 @@ def parse_lines(lines: Iterable[str]) -> Iterator[str]:
 def _resolve(name: str, folder: Path) -> str:
     if is_url(name) or os.path.lexists(name):
         return name
-    next_to_list = folder / name
-    return str(next_to_list) if os.path.lexists(next_to_list) else name
+    # Darknet's data/valid.txt has data/obj/1.jpg: relative to the parent of its own folder.
+    places = folder / name, folder.absolute().parent / name
+    return next((str(each) for each in places if os.path.lexists(each)), name)

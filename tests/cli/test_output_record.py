@@ -264,9 +264,19 @@ def test_runs_at_once_do_not_take_one_name_for_two_pictures(tmp_path):
         InputError, match=re.escape(f"{tmp_path}/y: another run has taken this name, for /b/y.jpg")
     ):
         first.claim(Owned("y", "/c/y.jpg"))
-    assert len(lines_of(tmp_path)) == 2
+    first.claim(Owned("x", "/a/x.jpg"))
+    with pytest.raises(InputError, match=r"x: another run .* for /a/x\.jpg"):
+        second.claim(Owned("x", "/b/x.jpg"))
+    third_run = OutputRecord(str(tmp_path), lambda owned: owned.name)
+    third_run.claim(Owned("z", "/d/z.jpg"))
+    first.claim(Owned("w", "/a/w.jpg"))  # reads what the third run has added
+    with pytest.raises(InputError, match=r"z: another run .* for /d/z\.jpg"):
+        first.claim(Owned("z", "/a/z.jpg"))
+    assert len(lines_of(tmp_path)) == 4
     third = OutputRecord(str(tmp_path), lambda owned: owned.name)
     assert {each: owned.picture for each, owned in third.owners.items()} == {
         "x": "/a/x.jpg",
         "y": "/b/y.jpg",
+        "z": "/d/z.jpg",
+        "w": "/a/w.jpg",
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli import FAILED
-from engine.cli._darknet import lines, network, predictions
+from engine.cli._darknet import files, lines, network, predictions
 from engine.cli._darknet.demo_outputs import DemoOutputs, Shown
 from engine.cli._darknet.files import Files
 from engine.cli._stderr import print_stderr
@@ -37,7 +37,7 @@ def run(
 
     threshold = threshold if arguments.thresh is None else arguments.thresh
     frames = _frames(model.picture, arguments.c or 0)
-    outputs = DemoOutputs(arguments, model)
+    outputs = DemoOutputs(arguments, files.read_by(model, names))
     if not (outputs.are_visible or arguments.dont_show):
         print_stderr(_NO_WINDOW)
     with network.load(arguments, model, names=names) as detector, outputs.opened():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from engine.cli import _stdin
-from engine.errors import InputError
+from engine.errors import EngineError, InputError
 from engine.files.naming import shown
 
 
@@ -49,6 +50,21 @@ def pictures(picture: str | None) -> Iterator[str]:
         if name := line.rstrip("\r\n"):
             yield name
             print("Enter Image Path: ", end="", flush=True)
+
+
+def read_by(model: Files, names: object = None, *keys: str) -> list[str | None]:
+    """Return the files that a run reads besides pictures; `keys` are further options of DATA.
+
+    `names`, a file or a list of them, replaces those of DATA.
+    """
+    from engine.darknet.names import find_file
+
+    found = [*model, str(names) if isinstance(names, str | Path) else None]
+    for key in ("names", *keys) if model.data else ():
+        assert model.data is not None
+        with suppress(EngineError, OSError):  # who reads it will tell
+            found.append(str(find_file(model.data, key)))
+    return found
 
 
 def listed(data: str, key: str) -> list[str]:

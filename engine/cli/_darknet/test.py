@@ -30,14 +30,15 @@ def run(
     """Run the pictures and return the exit status; `threshold` is that without -thresh."""
     threshold = threshold if arguments.thresh is None else arguments.thresh
     failures = 0
+    inputs = files.read_by(model, names)
     with (
-        document_at("-out", arguments.out, model) as document,
+        document_at("-out", arguments.out, inputs) as document,
         network.load(arguments, model, names=names) as detector,
     ):
         print(*network.heading(detector, model), sep="\n")
         for path in files.pictures(model.picture):
             try:
-                _run_one(arguments, detector, path, threshold, document, inputs=model)
+                _run_one(arguments, detector, path, threshold, document, inputs=inputs)
             except (ImageError, InputError) as error:
                 print_stderr(f"Error: {error}")
                 failures += 1

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.cli import FAILED
-from engine.cli._darknet import network
+from engine.cli._darknet import files, network
 from engine.cli._darknet.files import Files
 from engine.cli._darknet.growing_files import GrowingFiles
 from engine.cli._stderr import print_stderr
@@ -67,7 +67,7 @@ def run(
     failures, start = 0, time.time()
     with network.load(arguments, model, names=names) as detector:
         targets = _targets(folder, arguments.out or style.default, style, detector.labels)
-        inputs = [*model, options.get("names"), options.get("valid"), *paths]
+        inputs = [*files.read_by(model, names, "valid"), *paths]
         print(*network.heading(detector, model), sep="\n")
         print(*network.detection_layers(detector), sep="\n", flush=True)
         step = min(_AT_ONCE, len(paths))

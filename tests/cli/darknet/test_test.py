@@ -1,6 +1,7 @@
 """`detector test` prints and writes what darknet does."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,30 @@ def test_inputs_are_never_replaced(here, capsys):
     assert cli.main([*COMMAND, "predictions.jpg", "-nogpu"]) == 1
     assert "predictions.jpg: would replace a file that is read" in capsys.readouterr().err
     assert (here / "predictions.jpg").read_bytes() == before
+
+
+def test_the_names_of_the_data_file_are_never_replaced(here, capsys):
+    data = (here / "codes.data").read_text()
+    names = here / "data/codes.names"
+    names.parent.mkdir()
+    names.write_text("a\nb\nc\nd\ne\n")
+    (here / "data/codes.data").write_text(re.sub("names = .*", "names = data/codes.names", data))
+    command = ["detector", "test", "data/codes.data", *COMMAND[3:], "set/1.png", "-nogpu"]
+    assert cli.main([*command, "-out", "data/codes.names"]) == 2
+    assert "-out data/codes.names: would replace a file that is read" in capsys.readouterr().err
+    assert names.read_text() == "a\nb\nc\nd\ne\n"
+
+
+def test_a_list_in_a_folder_next_to_its_pictures_is_read_from_anywhere(here, monkeypatch, capsys):
+    data = (here / "codes.data").read_text().replace("list.txt", "data/list.txt")
+    (here / "data").mkdir()
+    (here / "list.txt").rename(here / "data/list.txt")
+    (here / "data/codes.data").write_text(data)
+    (here / "elsewhere").mkdir()
+    monkeypatch.chdir(here / "elsewhere")
+    assert cli.main(["detector", "map", "../data/codes.data", *COMMAND[3:], "-nogpu"]) == 0
+    assert "mAP@0.50) = 0.000000" not in capsys.readouterr().out
+    assert cli.main(["detect", "../data/list.txt", "--device", "cpu", "--quiet"]) == 0
 
 
 def test_detect_with_an_option_of_darknet_is_darknets_detect(here, capsys):

@@ -108,7 +108,8 @@ class _Worker:
         from engine.vision.formats import READABLE, format_of_extra
 
         if kind := format_of_extra(content):  # more code than is trusted with such files
-            raise ImageError(f"{job.name}: picture: expected {READABLE}, got {kind}, untrusted")
+            got = f"expected {READABLE}, got {kind}, which is not read from untrusted sources"
+            raise ImageError(f"{job.name}: picture: {got}. Convert it to JPEG or PNG.")
         picture = read_encoded(
             content,
             job.name,

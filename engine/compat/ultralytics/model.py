@@ -218,6 +218,11 @@ class YOLO:
 
         options = _Options(conf=conf, iou=iou, imgsz=imgsz, device=device, half=half, batch=batch)
         detector = self._load(**options.of_load(self._device))
+        if detector.task != "detector":
+            raise InputError(
+                f"val(): expected a detector, got a {detector.task}. "
+                "Run: engine classify --list FILE"
+            )
         source = str(data)
         if Path(source).suffix.lower() in (".yaml", ".yml"):
             raise InputError(
@@ -228,7 +233,8 @@ class YOLO:
             truth = coco_files.read_truth(source, detector.labels)
         else:
             truth = dataset.read(source, detector.labels, labels=labels)
-        examples = []
+        examples: list[Example] = []
+        broken: list[ImageError] = []
         found = detector.stream(
             (entry.path for entry in truth.entries),
             on_error="yield",
@@ -238,9 +244,17 @@ class YOLO:
         )
         for entry, result in zip(truth.entries, found, strict=True):
             if isinstance(result, ImageError):
-                raise result
+                broken.append(result)
+                continue
             detections, objects = Detections.from_result(result), entry.objects(result.size)
             examples.append(Example(entry.image_id, result.size, objects, detections, entry.path))
+        for each in broken:
+            _log.warning("%s", each)
+        if broken and not examples:
+            raise broken[0]
+        if broken:
+            of = f"{len(broken)} of {len(truth.entries)}"
+            _log.warning("%s pictures could not be read and are left out", of)
         return Metrics(score(examples, truth.names, Rules("coco")))
 
     def export(

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
@@ -39,6 +40,21 @@ _ONLY_PLOT = {
 }
 _UNUSED_PLOT = ("kpt_line", "kpt_radius", "masks")  # which no result has
 _SPEED = {"prepare": "preprocess", "network": "inference", "suppress": "postprocess"}
+
+
+def _inside(result: Result) -> Result:
+    """Return the result with boxes that end at the edges of the picture, as in ultralytics.
+
+    Programs cut them out by these numbers, and NumPy counts negative ones from the other end.
+    """
+    centre, half = result.xywhn[:, :2].astype(np.float64), result.xywhn[:, 2:] / 2.0
+    first, last = centre - half, centre + half
+    is_outside = np.any((first < 0) | (last > 1), axis=1, keepdims=True)
+    if not np.any(is_outside):
+        return result
+    first, last = first.clip(0, 1), last.clip(0, 1)
+    inside = np.concatenate([(first + last) / 2, last - first], axis=1, dtype=np.float32)
+    return replace(result, xywhn=np.where(is_outside, inside, result.xywhn))
 
 
 class Probs:
@@ -75,7 +91,7 @@ class Results:
         *,
         name: str = "image0.jpg",
     ) -> None:
-        self.result = result
+        self.result = _inside(result) if isinstance(result, Result) else result
         self.path = result.path or name
         self.save_dir = None if save_dir is None else str(save_dir)
         self.names: Mapping[int, str] = dict(enumerate(result.names))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import engine
 from engine.errors import InputError
 
 
@@ -25,6 +26,22 @@ def test_attributes(result):
     assert result.speed["inference"] > 0
     assert result.probs is result.masks is result.keypoints is result.obb is None
     assert result.cpu().numpy().to("cpu").cuda() is result
+
+
+def test_boxes_end_at_the_edges_of_the_picture(model):
+    result = model("a.png", conf=0.01, iou=1.0)[0]
+    with engine.load("net.cfg", "net.weights", device="cpu") as detector:
+        raw = detector("a.png", threshold=0.01, nms=1.0, max_detections=300)
+    assert len(raw) == len(result)
+    assert (raw.xyxyn < 0).any() or (raw.xyxyn > 1).any()
+    inside = raw.xyxyn.astype(np.float64).clip(0, 1)
+    np.testing.assert_allclose(result.boxes.xyxyn, inside, atol=1e-6)
+    np.testing.assert_allclose(result.boxes.xyxy, inside * [100, 50, 100, 50], atol=1e-4)
+    left, top, right, bottom = result.boxes.xyxy.astype(int).T
+    assert (left >= 0).all()
+    assert (top >= 0).all()
+    assert (right <= 100).all()
+    assert (bottom <= 50).all()
 
 
 def test_selection(result):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# What other programs call these options.
+# The names of these options in other programs.
 _HERE = {
     "conf": "threshold",
     "confidence": "threshold",

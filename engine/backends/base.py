@@ -70,7 +70,7 @@ class JpegDecoder(Protocol):
 class Placed(NamedTuple):
     """A picture as it was read, and its place in a row of the network's input."""
 
-    # Of an array (height, width, channels) with contiguous lines; uint8, or float32 in 0..1
+    # (height, width, channels) with contiguous lines; an array is uint8, or float32 in 0..1
     pixels: Array | DevicePixels
     placement: Placement
     exact: bool = False  # reproduce the error of darknet's resize in the bottom row

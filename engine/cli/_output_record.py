@@ -27,7 +27,7 @@ class Owned(NamedTuple):
 
 
 class OutputRecord:
-    """The lines of one folder, of which the last one for a name holds.
+    """The lines of one folder. If a name has several lines, the last one counts.
 
     Several runs may add lines at once. A line without an end is left out: its run was killed before
     it wrote a file of that name.

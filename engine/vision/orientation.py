@@ -26,7 +26,7 @@ def upright(pixels: Array, orientation: int) -> Array:
 
 
 class Layout(NamedTuple):
-    """Where the pixels of a picture lie in memory, in bytes."""
+    """The places of the pixels of a picture in memory, in bytes."""
 
     height: int
     width: int

@@ -187,7 +187,10 @@ def _huffman_tables(segment: bytes) -> tuple[int, ...]:
 
 
 def _are_codes(counts: bytes) -> bool:
-    """Tell whether so many codes of 1 to 16 bits exist, without one of ones only."""
+    """Tell whether a Huffman table can have these numbers of codes of 1, 2, … 16 bits.
+
+    No code consists of ones only.
+    """
     code = 0
     for length, count in enumerate(counts, 1):
         code += count

@@ -70,7 +70,7 @@ class Segment:
 class Segments:
     """The segments of one decoder, for any number of threads.
 
-    There are as many as the pixels that are alive need.
+    A new one is made if pixels that are still in use occupy all others.
     """
 
     def __init__(self) -> None:

@@ -62,7 +62,7 @@ def read_by(model: Files, names: object = None, *keys: str) -> list[str | None]:
     found = [*model, str(names) if isinstance(names, str | Path) else None]
     for key in ("names", *keys) if model.data else ():
         assert model.data is not None
-        with suppress(EngineError, OSError):  # who reads it will tell
+        with suppress(EngineError, OSError):  # reading the file will report it
             found.append(str(find_file(model.data, key)))
     return found
 

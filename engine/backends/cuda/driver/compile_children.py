@@ -33,7 +33,7 @@ _NICENESS = 10
 
 
 def compile_all(wanted: Iterable[Source], seconds: float) -> set[Source]:
-    """Compile into the cache for at most so many seconds; return those that are in it then."""
+    """Compile into the cache until `seconds` have passed; return what is in it then."""
     deadline = monotonic() + seconds
     wanted = set(wanted)
     compiled = {each for each in wanted if each.is_compiled}

@@ -32,7 +32,7 @@ class Lease:
 
 
 class DeviceBlocks:
-    """Leases blocks of memory, at most so many bytes; for any thread."""
+    """Leases blocks of memory to any thread, up to `most` bytes in all."""
 
     def __init__(self, context: Context, most: int) -> None:
         self._context = context

@@ -36,7 +36,7 @@ class _Library(Protocol):
 
 
 class _Unit:
-    """What decodes one batch at a time."""
+    """A decoder of the library with its stream; it decodes one batch at a time."""
 
     def __init__(self, context: Context, make: Callable[[], _Library]) -> None:
         self._context = context

@@ -37,6 +37,14 @@ def take_files(arguments: argparse.Namespace, inputs: list[str]) -> list[str]:
     return left
 
 
+def take_network(arguments: argparse.Namespace) -> None:
+    """Move the inputs, a CFG or a name and WEIGHTS, to their options; refuse others."""
+    rest = take_files(arguments, arguments.inputs)
+    if len(rest) == 1 and not arguments.cfg and not arguments.model:
+        arguments.model = rest.pop()
+    refuse_rest(rest)
+
+
 def refuse_rest(rest: list[str]) -> None:
     if rest:
         raise InputError(f"unexpected {rest[0]!r}: expected CFG and WEIGHTS")

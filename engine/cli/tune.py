@@ -47,10 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    rest = _network.take_files(arguments, arguments.inputs)
-    if len(rest) == 1 and not arguments.cfg and not arguments.model:
-        arguments.model = rest.pop()
-    _network.refuse_rest(rest)
+    _network.take_network(arguments)
     if arguments.seconds < 1:
         raise InputError(f"--seconds: expected at least 1, got {arguments.seconds}")
     reserved = _output_files.ReservedPaths([*_model.files(arguments), arguments.given])

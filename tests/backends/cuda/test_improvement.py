@@ -12,6 +12,7 @@ import pytest
 from engine.backends.cuda.runtime import improvement
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.backends.cuda.tune import tune_layers
+from engine.concurrency import thread_cache
 from engine.errors import DeviceError
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
@@ -172,6 +173,25 @@ def test_a_recurrent_network_is_tuned_before_it_runs(device: HostDevice) -> None
     program = compiled(device, builder.build([out], [out]))
     assert program.is_settled.is_set()
     assert algorithms(program)[0] == "tiled"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_an_unexpected_error_ends_is_not_used_again(
+    device: HostDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(HostDevice, "_improved", fail)
+    program = compiled(device, network(8))
+    program.settle()
+    for _ in range(3):
+        done = threading.Event()
+        thread = thread_cache.take()
+        thread.start(done.set, "test")
+        assert done.wait(SECONDS)
+        thread.end()
+    assert len(program.forward(IMAGES)) == 1
 
 
 def test_a_failed_search_leaves_what_runs(

@@ -43,16 +43,15 @@ def _improve(
     try:
         sleep(_HEAD_START)
         with turn:
-            if (made := program()) is None or made.is_closed:
-                return
-            del made  # it may be dropped during the search
-            found = search()
-            if (made := program()) is not None:
-                made.adopt(found)
+            if (made := program()) is not None and not made.is_closed:
+                del made  # it may be dropped during the search
+                found = search()
+                if (made := program()) is not None:
+                    made.adopt(found)
     except ClosedError:
         pass
     except EngineError as error:  # what runs goes on
         _log.warning("tuning in the background has ended: %s", error)
     finally:
         settled()
-        release()
+    release()  # not after another exception, which ends the thread

@@ -393,6 +393,9 @@ class CudaProgram(Submission):
 
     def _taken(self) -> Slot:
         self._context.check_process()  # a forked child would wait here forever
+        if self._collecting.locked():  # busy callers would never leave all slots to another thread
+            with self._collecting:
+                pass
         slot = self._slots.take()
         if self._is_closed:
             self._slots.give(slot)

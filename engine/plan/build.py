@@ -41,6 +41,7 @@ class Plan:
     views: Mapping[Tensor, View] = field(default_factory=dict)
     arena: Arena | None = None
     titles: tuple[str, ...] = ()  # the name of each section in messages
+    scales: Mapping[Tensor, float] = field(default_factory=dict)  # of int8 tensors; see int8.py
 
     @property
     def kept(self) -> frozenset[Tensor]:

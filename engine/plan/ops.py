@@ -519,6 +519,13 @@ class JoinSteps(Op):
 
 
 @dataclass(frozen=True)
+class Convert(Op):
+    """out = src, where one of them or both are int8: see Plan.scales."""
+
+    src: Tensor
+
+
+@dataclass(frozen=True)
 class Store(Op):
     """Copy src to the state `out`, for the next time step or the next run."""
 

@@ -82,7 +82,7 @@ def test_closing_the_device_closes_its_programs() -> None:
 def test_an_unknown_precision_is_an_error(precision: str, hint: str) -> None:
     with pytest.raises(InputError) as caught:
         open_device("cpu").compile(small_plan(), precision=precision)
-    expected = f"cpu: precision: expected float32 or float64, got '{precision}'."
+    expected = f"cpu: precision: expected float32 or float64 or int8, got '{precision}'."
     assert str(caught.value) == expected + hint
 
 

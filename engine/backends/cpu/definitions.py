@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.backends.cpu import (
     channelwise,
+    conversion,
     data_movement,
     detection_outputs,
     elementwise,
@@ -34,6 +35,7 @@ DEFINITIONS: Mapping[type[ops.Op], Callable[[Any, Buffers], Kernel]] = {
     ops.L2Norm: channelwise.l2_norm,
     ops.LocalNorm: channelwise.local_norm,
     ops.Softmax: channelwise.softmax,
+    ops.Convert: conversion.convert,
     ops.MaxPool: pooling.max_pool,
     ops.MaxPoolDepth: pooling.max_pool_depth,
     ops.AveragePool: pooling.average_pool,

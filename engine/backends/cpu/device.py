@@ -17,6 +17,7 @@ from engine.plan.build import Plan
 PRECISIONS: dict[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
     "float64": np.dtype(np.float64),
+    "int8": np.dtype(np.float32),  # of what is not int8: see Plan.scales
 }
 
 

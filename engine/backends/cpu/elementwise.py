@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.arrays import Array
+from engine.backends.cpu import conversion
 from engine.backends.cpu.storage import Buffers, Kernel, flat
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
@@ -36,6 +37,8 @@ def activate(op: ops.Activate, buffers: Buffers) -> Kernel:
 
 
 def add(op: ops.Add, buffers: Buffers) -> Kernel:
+    if op.out in buffers.scales:
+        return conversion.add(op, buffers)
     out = buffers.nchw(op.out)
     factors = _factors(op, buffers)
     sources = [buffers.nchw(source) for source in op.sources]

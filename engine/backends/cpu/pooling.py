@@ -27,10 +27,11 @@ def pool_max(src: Array, out: Array, window: Window) -> None:
     """Write the maxima of the windows of `src`, both (rows, height, width, channels)."""
     (size_y, size_x), (stride_y, stride_x) = window.size, window.stride
     top, left, _, _ = window.padding
-    tall = np.full((len(src), out.shape[1], *src.shape[2:]), LOWEST, src.dtype)
+    lowest = np.iinfo(src.dtype).min if src.dtype.kind == "i" else LOWEST
+    tall = np.full((len(src), out.shape[1], *src.shape[2:]), lowest, src.dtype)
     for _, to, cells in taps(src.shape[1], out.shape[1], size_y, stride=stride_y, before=top):
         np.maximum(tall[:, to], src[:, cells], out=tall[:, to])
-    out.fill(LOWEST)
+    out.fill(lowest)
     for _, to, cells in taps(src.shape[2], out.shape[2], size_x, stride=stride_x, before=left):
         np.maximum(out[:, :, to], tall[:, :, cells], out=out[:, :, to])
 

@@ -34,7 +34,7 @@ class _BoundPlan:
 
     source: Array
     kernels: tuple[Kernel, ...]
-    outputs: tuple[Array, ...]
+    outputs: tuple[tuple[Array, float | None], ...]  # with the scales of int8 arrays
     heads: tuple[Array, ...]
 
 
@@ -49,7 +49,7 @@ class CpuProgram(HostProcessing):
         self._workers = Workers(threads)
         constants = {name: each.astype(dtype, copy=False) for name, each in plan.constants.items()}
         self._convolutions = {
-            op: conv.choose(op, constants, self._workers)
+            op: conv.choose(op, constants, self._workers, plan.scales)
             for op in plan.ops
             if isinstance(op, CONVOLUTIONS)
         }
@@ -163,7 +163,13 @@ class CpuProgram(HostProcessing):
             raise
 
     def _outputs(self, bound: _BoundPlan) -> tuple[Array, ...]:
-        return tuple(np.array(output, order="C") for output in bound.outputs)
+        return tuple(
+            np.array(
+                output if scale is None else output.astype(np.float32) * np.float32(scale),
+                order="C",
+            )
+            for output, scale in bound.outputs
+        )
 
     def _candidates(self, bound: _BoundPlan, threshold: float, hierarchy: float) -> list[Array]:
         return [
@@ -178,11 +184,13 @@ class CpuProgram(HostProcessing):
         def rows(tensor: ops.Tensor) -> Array:
             return self._storage.rows(tensor, sequences)
 
-        buffers = Buffers(rows, self._constants)
+        buffers = Buffers(rows, self._constants, self.plan.scales)
         return _BoundPlan(
             source=buffers.nchw(self.plan.source),
             kernels=tuple(self._kernel(op, buffers) for op in self.plan.ops),
-            outputs=tuple(buffers.nchw(tensor) for tensor in self.plan.outputs),
+            outputs=tuple(
+                (buffers.nchw(tensor), self.plan.scales.get(tensor)) for tensor in self.plan.outputs
+            ),
             heads=tuple(buffers.nchw(head.src) for head in self.plan.heads),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from engine.plan.build import Plan
 from engine.plan.ops import Constant, Tensor
 
 Kernel = Callable[[], None]  # runs one op, bound to its arrays
+Scales = Mapping[Tensor, float]  # of int8 tensors
 
 
 class Storage:
@@ -19,6 +21,7 @@ class Storage:
 
     def __init__(self, plan: Plan, dtype: np.dtype[Any], *, batch: int) -> None:
         self._views = plan.views
+        self._int8 = plan.scales.keys()
         self._owned: dict[Tensor, Array] = {}
         self.bytes = 0
         arena = self._allocate(plan.arena.size * batch, dtype) if plan.arena else None
@@ -39,7 +42,8 @@ class Storage:
             first = plan.arena.offsets[tensor] * batch
             self._owned[tensor] = arena[first : first + size]
         else:
-            self._owned[tensor] = self._allocate(size, dtype)
+            own = np.dtype(np.int8) if tensor in self._int8 else dtype
+            self._owned[tensor] = self._allocate(size, own)
 
     def _allocate(self, size: int, dtype: np.dtype[Any]) -> Array:
         values = np.zeros(size, dtype)
@@ -77,8 +81,14 @@ class Storage:
 class Buffers:
     """The arrays that ops read and write, as they are stored (NHWC) or as an NCHW view."""
 
-    def __init__(self, rows: Callable[[Tensor], Array], constants: Mapping[str, Array]) -> None:
+    def __init__(
+        self,
+        rows: Callable[[Tensor], Array],
+        constants: Mapping[str, Array],
+        scales: Scales = MappingProxyType({}),
+    ) -> None:
         """`rows` returns the NHWC array of a tensor."""
+        self.scales = scales
         self._rows = rows
         self._constants = constants
 

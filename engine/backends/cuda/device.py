@@ -22,7 +22,7 @@ from engine.backends.cuda.driver import graphs
 from engine.backends.cuda.driver.context import Card, Context
 from engine.backends.cuda.lower import PASSES, lowering
 from engine.backends.cuda.lower.lowered import Lowered
-from engine.backends.cuda.ops.target import VALUE_BYTES, Choice, Target
+from engine.backends.cuda.ops.target import Choice, Target
 from engine.backends.cuda.runtime import hardware_peaks
 from engine.backends.cuda.runtime.improvement import improve_later
 from engine.backends.cuda.runtime.jpeg_decoder import CardJpegDecoder
@@ -35,6 +35,7 @@ from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
 
 _log = logging.getLogger(__name__)
+_PRECISIONS = ("float32", "tf32", "float16")
 
 
 class CudaDevice:
@@ -238,10 +239,10 @@ class CudaDevice:
         self, plan: Plan, batch: int, precision: str, algorithm: str | None = None
     ) -> Lowered:
         """Validate what was asked for and run the passes before the choice of algorithms."""
-        if precision not in VALUE_BYTES:
-            known = " or ".join(VALUE_BYTES)
-            is_of_cpus = precision == "float64"
-            hint = " CPUs have it: device cpu" if is_of_cpus else suggest(precision, VALUE_BYTES)
+        if precision not in _PRECISIONS:
+            known = " or ".join(_PRECISIONS)
+            is_of_cpus = precision in ("float64", "int8")
+            hint = " CPUs have it: device cpu" if is_of_cpus else suggest(precision, _PRECISIONS)
             raise InputError(f"{self.name}: precision: expected {known}, got {precision!r}.{hint}")
         if batch < 1:
             raise InputError(f"{self.name}: batch: expected at least 1, got {batch}")

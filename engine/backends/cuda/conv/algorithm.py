@@ -51,6 +51,7 @@ class Algorithm(ABC):
     writes_float = False
     exact = False
 
+    int8 = False  # whether it can multiply integers: see Target.scales
     large = False  # whether the autotuner tries many of its variants
     saves_power = False  # whether to prefer it where the power limit lowers the clock
     priority = 0  # order in which the rule of thumb considers the families, highest first
@@ -76,6 +77,7 @@ class Algorithm(ABC):
             and (self.yolo or op.yolo is None)
             and (self.upsample or op.upsample is None)
             and (op.pool is None or (self.pool and op.pools_quads))
+            and (self.int8 or op.src not in target.scales)
             and (self.reads_float or op.src not in target.floats)
             and (self.writes_float or op.out not in target.floats)
             and (self.exact or target.bytes_of(op.src) != 2 or not is_narrow(op))

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from engine.plan.ops import Conv2d, Head, Op, Tensor
+from engine.plan.ops import Conv2d, Convert, Head, Op, Tensor
 
-VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2}
+VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2, "int8": 1}
 _NARROW_SUM = 48  # products at most
 
 
@@ -37,19 +37,31 @@ class Target:
     measured: Mapping[str, Choice] = field(default_factory=dict)  # by signature
     misaligned: frozenset[Tensor] = frozenset()  # see lower/memory_layout.py
     floats: frozenset[Tensor] = frozenset()  # float32 tensors; see lower/precision_policy.py
+    scales: Mapping[Tensor, float] = field(default_factory=dict)  # of int8 tensors: Plan.scales
 
     @property
     def value_bytes(self) -> int:
         """The bytes of one value of an activation: of `real` in a kernel."""
         return VALUE_BYTES[self.precision]
 
+    @property
+    def float_bytes(self) -> int:
+        """The bytes of a value that is neither int8 nor float32 by choice."""
+        return VALUE_BYTES["float16" if self.precision == "int8" else self.precision]
+
     def bytes_of(self, tensor: Tensor) -> int:
         """Return the bytes of one value of this tensor."""
-        return VALUE_BYTES["float32"] if tensor in self.floats else self.value_bytes
+        if tensor in self.scales:
+            return VALUE_BYTES["int8"]
+        return VALUE_BYTES["float32"] if tensor in self.floats else self.float_bytes
 
     def of(self, item: Op | Head) -> Target:
-        """Return the target of one op or head: a float32 target if it computes in float32."""
+        """Return the target of one op or head: that of the precision in which it computes."""
         touched = {item.src} if isinstance(item, Head) else {*item.reads, item.out}
+        if isinstance(item, Conv2d) and item.src in self.scales:
+            return replace(self, precision="int8")
+        if not isinstance(item, Convert) and self.scales.keys() >= touched:
+            return replace(self, precision="int8")
         if touched <= self.floats or (self.precision == "tf32" and is_narrow(item)):
             return self.in_floats()
         return self

@@ -1,0 +1,248 @@
+"""Choose the tensors that are int8, and convert values where int8 and float ops meet.
+
+It runs after all other passes; PASSES are the ones to run before, on any device, so that all of
+them quantise the same tensors. A tensor becomes int8 if a convolution reads it that then multiplies
+integers, and only convolutions and ops that move values write it. Heads and outputs are float, and
+so is what squeeze-and-excite blocks, depthwise convolutions and recurrent layers read and write.
+
+Tensors that ops copy from one to the other share one scale; so does a concatenation with its parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import count
+from math import isfinite, prod
+from typing import Any
+
+import numpy as np
+
+from engine.plan import int8, ops
+from engine.plan.build import Plan
+from engine.plan.ops import ConcatPart, Conv2d, Op, Tensor
+
+PASSES = (
+    "fold_batchnorm",
+    "fuse_activation",
+    "fuse_gate",
+    "pool_before_concat",
+    "fuse_pool",
+    "split_shortcut",
+    "fuse_residual",
+    "chain_pools",
+    "merge_siblings",
+    "fuse_yolo",
+    "fuse_upsample",
+    "elide_copies",
+    "drop_unread",
+)
+
+
+@dataclass(frozen=True)
+class LayerRanges:
+    """What a calibration found, by the number of a layer."""
+
+    largest: Mapping[int, float]  # magnitude of an output that int8 has to hold
+    floats: Collection[int] = field(default=())  # the convolutions that multiply floats
+
+
+def quantise(plan: Plan, ranges: LayerRanges) -> Plan:
+    """Return the plan with `scales`, whose convolutions of int8 tensors multiply integers."""
+    assert not plan.scales, "the plan is already quantised"
+    plan = replace(plan, arena=None)  # which counts values, not bytes
+    chosen = _Choice(plan, ranges)
+    return _Rewriter(plan, chosen.scales, chosen.convolutions).rewritten()
+
+
+def candidates(plan: Plan) -> list[int]:
+    """Return the layers whose convolutions could multiply integers."""
+    everything = LayerRanges(dict.fromkeys(range(len(plan.layers)), 1.0))
+    found = _Choice(plan, everything).convolutions
+    return sorted({number for op in found for number in layers_of(op)})
+
+
+def layers_of(op: Conv2d) -> list[int]:
+    """Return the layers that the filters of a convolution come from: several, if it was merged."""
+    return [int(number) for number in re.findall(r"(?:^| and )(\d+)\.", op.weight.name)]
+
+
+# ---------------------------------------------------------------- which tensors
+
+
+class _Choice:
+    """The int8 tensors with their scales, and the convolutions that read them."""
+
+    def __init__(self, plan: Plan, ranges: LayerRanges) -> None:
+        self._plan = plan
+        self._scaled = _Groups()  # of tensors with one scale
+        self._typed = _Groups()  # of tensors that are all int8 or all float
+        for op in plan.ops:
+            self._join(op)
+        for tensor, view in plan.views.items():
+            self._join_scaled((tensor, view.root))
+        largest = self._largest(ranges)
+        able = [op for op in plan.ops if isinstance(op, Conv2d) and self._can_multiply(op)]
+        able = [op for op in able if not set(layers_of(op)) & set(ranges.floats)]
+        kept = self._choose(largest, able)
+        self.convolutions = frozenset(op for op in able if self._typed[op.src] in kept)
+        self.scales = {
+            tensor: int8.scale_of(largest[self._scaled[tensor]])
+            for tensor in (*plan.tensors, *plan.views, *(v.root for v in plan.views.values()))
+            if self._typed[tensor] in kept
+        }
+
+    def _join(self, op: Op) -> None:
+        if _moves(op):
+            self._join_scaled((op.out, *op.reads))
+        elif isinstance(op, Conv2d) and op.residual is not None:
+            self._typed.join((op.out, op.residual))
+        elif _adds(op):
+            self._typed.join((op.out, *op.reads))
+
+    def _join_scaled(self, tensors: Iterable[Tensor]) -> None:
+        tensors = tuple(tensors)
+        self._scaled.join(tensors)
+        self._typed.join(tensors)
+
+    def _largest(self, ranges: LayerRanges) -> dict[Tensor, float]:
+        """Return the largest known magnitude of each group with one scale."""
+        found: dict[Tensor, float] = {}
+        for number, tensor in enumerate(self._plan.layers):
+            largest = ranges.largest.get(number, 0.0)
+            if largest > 0 and isfinite(largest):
+                group = self._scaled[tensor]
+                found[group] = max(largest, found.get(group, 0.0))
+        return found
+
+    def _can_multiply(self, op: Conv2d) -> bool:
+        known = self._plan.constants
+        constants = [known[each.name] for each in op.constants if each.name in known]
+        return (
+            type(op) is Conv2d
+            and op.groups == 1
+            and not op.signed
+            and prod(op.weight.shape[1:]) <= int8.DEEPEST
+            and all(bool(np.isfinite(each).all()) for each in constants)
+        )
+
+    def _choose(self, largest: Mapping[Tensor, float], able: list[Conv2d]) -> set[Tensor]:
+        """Return the groups of int8 tensors."""
+        plan = self._plan
+        tensors = {*plan.tensors, *plan.views, *(view.root for view in plan.views.values())}
+        read = {tensor for op in plan.ops for tensor in op.reads}
+        ends = {head.src for head in plan.heads} | (set(plan.outputs) - read)
+        views = {tensor: view.channel for tensor, view in plan.views.items()}
+        kept = {self._typed[tensor] for tensor in tensors}
+        for tensor in tensors:
+            can_be = (
+                tensor.shape.channels % int8.CHANNELS == 0
+                and views.get(tensor, 0) % int8.CHANNELS == 0
+                and self._scaled[tensor] in largest
+                and tensor not in ends
+                and tensor != plan.source
+                and not tensor.is_state
+            )
+            if not can_be:
+                kept.discard(self._typed[tensor])
+        for op in plan.ops:
+            if not (_moves(op) or _adds(op) or (isinstance(op, Conv2d) and op.groups == 1)):
+                kept.discard(self._typed[op.out])
+        return kept & {self._typed[op.src] for op in able}
+
+
+class _Groups:
+    """Sets of tensors, each named by one of its members."""
+
+    def __init__(self) -> None:
+        self._name: dict[Tensor, Tensor] = {}
+
+    def __getitem__(self, tensor: Tensor) -> Tensor:
+        while (name := self._name.get(tensor, tensor)) != tensor:
+            tensor = name
+        return tensor
+
+    def join(self, tensors: Iterable[Tensor]) -> None:
+        first, *others = (self[tensor] for tensor in tensors)
+        for other in others:
+            self._name[self[other]] = self[first]
+
+
+def _moves(op: Op) -> bool:
+    """Whether an op copies values, so that its tensors may be int8 with one scale."""
+    if isinstance(op, ops.Concat):
+        numbers = [number for part in op.parts for number in (part.first, part.count, part.at)]
+        return all(number % int8.CHANNELS == 0 for number in numbers)
+    if isinstance(op, ops.Upsample):
+        return op.scale == 1
+    return isinstance(op, ops.MaxPool | ops.Reorg)
+
+
+def _adds(op: Op) -> bool:
+    """Whether it is an addition of whole maps, which may be int8 with a scale each."""
+    if not isinstance(op, ops.Add) or op.weights is not None:
+        return False
+    return all((each.shape, each.steps) == (op.out.shape, op.out.steps) for each in op.sources)
+
+
+# ---------------------------------------------------------------- the rewritten plan
+
+
+class _Rewriter:
+    """Inserts ops.Convert where a float op reads or writes an int8 tensor."""
+
+    def __init__(
+        self, plan: Plan, scales: Mapping[Tensor, float], convolutions: Collection[Conv2d]
+    ) -> None:
+        self._plan = plan
+        self._scales = scales
+        self._convolutions = convolutions
+        self._floats: dict[Tensor, Tensor] = {}  # the float counterparts of int8 tensors
+        self._ops: list[Op] = []
+        self._indices = count(1 + max((each.index for each in plan.tensors), default=0))
+
+    def rewritten(self) -> Plan:
+        for op in self._plan.ops:
+            is_moved = op.out in self._scales and (_moves(op) or _adds(op))
+            if op in self._convolutions or is_moved:
+                self._ops.append(op)
+            else:
+                self._emit_float(op)
+        return replace(self._plan, ops=tuple(self._ops), scales=self._scales)
+
+    def _emit_float(self, op: Op) -> None:
+        read = [tensor for tensor in dict.fromkeys(op.reads) if tensor in self._scales]
+        for tensor in read:
+            if tensor not in self._floats:
+                self._floats[tensor] = self._new(tensor)
+                self._ops.append(ops.Convert(self._floats[tensor], tensor))
+        op = _reading(op, {tensor: self._floats[tensor] for tensor in read})
+        out = op.out
+        if out not in self._scales:
+            self._ops.append(op)
+            return
+        values = self._floats[out] = self._new(out)
+        written = op.writing(values) if isinstance(op, Conv2d) else replace(op, out=values)
+        self._ops += [written, ops.Convert(out, values)]
+
+    def _new(self, like: Tensor) -> Tensor:
+        return replace(like, index=next(self._indices))
+
+
+def _reading(op: Any, others: Mapping[Tensor, Tensor]) -> Any:
+    """Return an op that reads other tensors."""
+    if not others:
+        return op
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return others.get(value, value)
+        if isinstance(value, tuple):
+            return tuple(map(changed, value))
+        if isinstance(value, ConcatPart):
+            return replace(value, src=changed(value.src))
+        return _reading(value, others) if isinstance(value, Op) else value
+
+    names = [each.name for each in fields(op) if each.name != "out"]
+    return replace(op, **{name: changed(getattr(op, name)) for name in names})

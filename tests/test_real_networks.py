@@ -70,8 +70,12 @@ def test_detector_test_prints_what_darknet_printed(tmp_path, monkeypatch, capsys
     text = capsys.readouterr().out.replace(picture, f"data/{name}.jpg")
     recorded = (REAL / "yolov3-tiny" / f"{name}{'_letterbox' * bool(option)}.txt").read_text()
     expected = re.sub(" Used .*\n", "", recorded)  # how that darknet was compiled
-    time = r"in \d+\.\d{6} milli"
-    assert re.sub(time, "", text) == re.sub(time, "", expected)
+    found, wanted = (re.sub(r"in \d+\.\d{6} milli", "", each) for each in (text, expected))
+    percent = re.compile(r"\d+(?=%)")
+    assert percent.sub("", found) == percent.sub("", wanted)
+    # The eagle's score is 0.76500: a last bit decides which way it is rounded.
+    pairs = zip(percent.findall(found), percent.findall(wanted), strict=True)
+    assert all(abs(int(one) - int(other)) <= 1 for one, other in pairs)
 
 
 @pytest.mark.slow

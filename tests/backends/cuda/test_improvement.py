@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,16 +176,18 @@ def test_a_recurrent_network_is_tuned_before_it_runs(device: HostDevice) -> None
     assert algorithms(program)[0] == "tiled"
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_an_unexpected_error_ends_is_not_used_again(
     device: HostDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a defect")
 
+    ended: queue.Queue[threading.ExceptHookArgs] = queue.Queue()
+    monkeypatch.setattr(threading, "excepthook", ended.put)
     monkeypatch.setattr(HostDevice, "_improved", fail)
     program = compiled(device, network(8))
     program.settle()
+    assert str(ended.get(timeout=SECONDS).exc_value) == "a defect"
     for _ in range(3):
         done = threading.Event()
         thread = thread_cache.take()

@@ -40,6 +40,15 @@ inline float __shfl_xor_sync(unsigned, float x, int lanes)
     meet(warp_meetings[warp], size);  // all lanes have read it
     return other;
 }
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selectors)
+{
+    const uint64_t bytes = low | (uint64_t)high << 32;
+    unsigned picked = 0;
+    for (int i = 0; i < 4; ++i) {
+        picked |= (unsigned)(bytes >> (selectors >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    }
+    return picked;
+}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __clz(int x) { return __builtin_clz(x); }
 inline float __fmul_rn(float a, float b)

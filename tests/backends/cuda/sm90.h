@@ -154,13 +154,13 @@ struct Matrix {
 
     float at(int i, int k) const
     {
-        const int bytes = MODE == 0 ? 2 : 4;
+        const int bytes = MODE == 4 ? 1 : MODE == 0 ? 2 : 4;
         const unsigned line = address + i / 8 * apart + i % 8 * row;
         const unsigned at = across ? line + k * bytes / 16 * across + k * bytes % 16
                                    : swizzled(line + k * bytes, row);
         unsigned word = 0;
         std::memcpy(&word, block_memory + at, bytes);
-        return MODE == 0 ? half_at(word, 0) : tf32_of(word);
+        return MODE == 4 ? (signed char)word : MODE == 0 ? half_at(word, 0) : tf32_of(word);
     }
 };
 template <int BYTES = ROW_BYTES> inline Matrix matrix_descriptor(unsigned address, int apart = 8)
@@ -177,11 +177,12 @@ inline void wgmma_fence() {}
 inline void wgmma_commit() {}
 template <int N> inline void wgmma_wait() {}
 
-#define DEPTH (MODE == 0 ? 16 : 8)
+#define DEPTH (MODE == 4 ? 32 : MODE == 0 ? 16 : 8)
+typedef std::conditional_t<MODE == 4, int, float> Sum;
 
 // A lane has rows lane / 4 and lane / 4 + 8 of its warp's 16, and pairs of every eight columns.
 template <int N, typename Row>
-inline void add_products(float (&sum)[N], Row row_of, const Matrix& b)
+inline void add_products(Sum (&sum)[N], Row row_of, const Matrix& b)
 {
     const int lane = running % 32;
     float rows[2][DEPTH];
@@ -192,16 +193,16 @@ inline void add_products(float (&sum)[N], Row row_of, const Matrix& b)
         const int column = j / 4 * 8 + lane % 4 * 2 + j % 2;
         double total = sum[j];
         for (int k = 0; k < DEPTH; ++k) total += (double)rows[j / 2 % 2][k] * b.at(column, k);
-        sum[j] = (float)total;
+        sum[j] = (Sum)total;
     }
 }
-template <int N> inline void wgmma(float (&sum)[N], const Matrix& a, const Matrix& b)
+template <int N> inline void wgmma(Sum (&sum)[N], const Matrix& a, const Matrix& b)
 {
     const int first = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     add_products(sum, [&](int i, int k) { return a.at(first + i * 8, k); }, b);
 }
 template <int N>
-inline void wgmma_registers(float (&sum)[N], const unsigned (&a)[4], const Matrix& b)
+inline void wgmma_registers(Sum (&sum)[N], const unsigned (&a)[4], const Matrix& b)
 {
     const auto lanes = show(a, 4);
     const int first = running % 32 / 4 * 4;
@@ -212,9 +213,9 @@ inline void wgmma_registers(float (&sum)[N], const unsigned (&a)[4], const Matri
     add_products(sum, [&](int i, int k) { return all[i][k]; }, b);
 }
 template <int N>
-inline void wgmma_registers_zeroed(float (&sum)[N], const unsigned (&a)[4], const Matrix& b)
+inline void wgmma_registers_zeroed(Sum (&sum)[N], const unsigned (&a)[4], const Matrix& b)
 {
-    for (float& each : sum) each = 0.f;
+    for (Sum& each : sum) each = 0;
     wgmma_registers(sum, a, b);
 }
 inline float read_shared(unsigned at)

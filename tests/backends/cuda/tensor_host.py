@@ -30,6 +30,8 @@ extern "C" void run(int blocks, int threads, int shared, int together, int first
     run_warps(blocks, threads, shared, together, first, [=] { %s; });
 }
 """
+_KINDS = {1: np.int8, 2: np.float16, 4: np.float32}
+_UNWRITTEN = 77  # an integer in memory that no kernel wrote
 _SHARED = re.compile(r"extern __shared__ __align__\(\d+\) unsigned char memory\[\];")
 
 
@@ -93,7 +95,7 @@ def build(tile: Tile, *, is_turing: bool) -> ctypes.CDLL:
     text, count = _SHARED.subn("unsigned char* memory = block_memory;", text)
     assert count == 1
     text = text.replace("__syncthreads()", "sync_block()")
-    defines = ["-DSTORE_HALF"] if tiles.reads_halves(tile.mode) else []
+    defines = [each for each in tiles.compiled_from(tile, (9, 0)).defines if each[:2] == "-D"]
     if is_turing:
         defines.append("-DHELD_COPIES")
     heads = '#include "host.h"\n#define __grid_constant__\n'
@@ -165,9 +167,10 @@ def run(
     memory = {}
     for each in (*op.reads, op.out):
         channels, height, width = each.shape.sides
-        kind = np.float16 if target.bytes_of(each) == 2 else np.float32
+        kind = _KINDS[target.bytes_of(each)]
         pitch = channels + 2 * margin + (room if each == op.src else 0)
-        wide = np.full((target.rows(each), height, width, pitch), np.nan, dtype=kind)
+        unwritten = _UNWRITTEN if kind == np.int8 else np.nan
+        wide = np.full((target.rows(each), height, width, pitch), unwritten, dtype=kind)
         if each in inputs:
             wide[..., margin : margin + channels] = inputs[each].transpose(0, 2, 3, 1)
         memory[each] = aligned(wide)
@@ -194,7 +197,8 @@ def run(
             algorithm.enqueue(gpu, op)
     result = memory[op.out]
     end = margin + op.out.shape.channels
-    assert np.isnan(result[..., :margin]).all(), "written before the first channel"
-    assert np.isnan(result[..., end:]).all(), "written behind the last channel"
-    assert np.isnan(result[gpu.sequences :]).all(), "written behind the last row"
+    is_unwritten = result == _UNWRITTEN if result.dtype == np.int8 else np.isnan(result)
+    assert is_unwritten[..., :margin].all(), "written before the first channel"
+    assert is_unwritten[..., end:].all(), "written behind the last channel"
+    assert is_unwritten[gpu.sequences :].all(), "written behind the last row"
     return result[: gpu.sequences, ..., margin:end].transpose(0, 3, 1, 2).astype(np.float64)

@@ -150,6 +150,23 @@ inline void mma_step(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, un
     }
 }
 
+inline void mma_step(int (&sum)[4], const unsigned (&a)[4], unsigned low_k, unsigned high_k)
+{
+    const unsigned words[] = {a[0], a[1], a[2], a[3], low_k, high_k};
+    const auto lanes = show(words, 6);
+    const int lane = running % 32;
+    const auto byte = [](unsigned word, int index) { return (int)(signed char)(word >> 8 * index); };
+    for (int i = 0; i < 4; ++i) {
+        const int row = lane / 4 + i / 2 * 8;
+        const int column = lane % 4 * 2 + i % 2;
+        for (int k = 0; k < 32; ++k) {
+            const unsigned left = lanes[row % 8 * 4 + k % 16 / 4][row / 8 + k / 16 * 2];
+            const unsigned right = lanes[column * 4 + k % 16 / 4][4 + k / 16];
+            sum[i] += byte(left, k % 4) * byte(right, k % 4);
+        }
+    }
+}
+
 inline unsigned round_to_tf32(float x) { return (__float_as_uint(x) + 0x1000u) & 0xFFFFE000u; }
 
 // ---- blocks

@@ -52,6 +52,7 @@ class Algorithm(ABC):
     exact = False
 
     int8 = False  # whether it can multiply integers: see Target.scales
+    writes_int8 = False  # whether it can round sums of floats to integers
     large = False  # whether the autotuner tries many of its variants
     saves_power = False  # whether to prefer it where the power limit lowers the clock
     priority = 0  # order in which the rule of thumb considers the families, highest first
@@ -80,6 +81,7 @@ class Algorithm(ABC):
             and (self.int8 or op.src not in target.scales)
             and (self.reads_float or op.src not in target.floats)
             and (self.writes_float or op.out not in target.floats)
+            and (self.writes_int8 or op.out not in target.scales or op.src in target.scales)
             and (self.exact or target.bytes_of(op.src) != 2 or not is_narrow(op))
             and self.supports(target, op)
         )

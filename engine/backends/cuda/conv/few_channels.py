@@ -108,7 +108,7 @@ class FewChannels(Algorithm):
     """A block computes `columns` filters."""
 
     family = "few_channels"
-    pool = yolo = scale = reads_float = writes_float = exact = True
+    pool = yolo = scale = reads_float = writes_float = exact = writes_int8 = True
     priority = 7
 
     columns: int

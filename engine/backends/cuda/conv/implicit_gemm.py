@@ -117,7 +117,7 @@ class ImplicitGemm(Algorithm):
     """One tile shape, with the sum over k shared by `split` blocks."""
 
     family = "implicit_gemm"
-    pool = yolo = scale = reads_float = writes_float = exact = True
+    pool = yolo = scale = reads_float = writes_float = exact = int8 = writes_int8 = True
     priority = 8
 
     rows: int
@@ -166,6 +166,7 @@ class ImplicitGemm(Algorithm):
         """Weights as (bundles, filters, k), k = (tap, channel), zero-padded to whole tiles."""
         each = _bundles(target, op)
         lines = self._tiles_n(target, op) * self.columns
+        constants = tensor_cores.constants_of(target, op, constants)
         dense = _bundled(constants["weight"], each)
         depth = _steps(target, op) * _depth(target, op)
         missing = ((0, 0), (0, lines - each.filters), (0, depth - dense.shape[2]))
@@ -209,7 +210,7 @@ class ImplicitGemm(Algorithm):
         """Rank the tiles by a rough model of one SM."""
         tile = self.tile(target, op)
         half_rate = _RATES.get(target.capability, _RATES[AMPERE])
-        rate = half_rate / (1, 2, 6, 2)[tile.mode]
+        rate = half_rate / (1, 2, 6, 2, 0.5)[tile.mode]
         most = -(-self._tiles(target, op) * self.split // target.multiprocessors)
         fitting = tensor_cores.most_shared_bytes(target.capability) // (tile.shared_bytes + 1024)
         resident = max(1, min(tile.blocks, fitting))
@@ -241,9 +242,12 @@ def _can_copy(target: Target, op: ops.Conv2d) -> bool:
     """Return whether windows can be copied 16 bytes at a time, and the epilogue is known."""
     if not tensor_cores.has_tensor_cores(target, op) or op.signed or op.is_depthwise:
         return False
-    if not {op.activation, op.last_activation} <= COMMON or op.src in target.misaligned:
+    is_int8 = op.src in target.scales
+    if not is_int8 and not {op.activation, op.last_activation} <= COMMON:
         return False
-    if isinstance(op, ScaledConv2d) and op.factor in target.misaligned:
+    if op.src in target.misaligned:
+        return False
+    if isinstance(op, ScaledConv2d) and (is_int8 or op.factor in target.misaligned):
         return False
     return bundles(target, op) is not None
 

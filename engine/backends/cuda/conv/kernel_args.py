@@ -13,7 +13,7 @@ from engine.arrays import Array
 from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.kernels import sources
 from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu
-from engine.plan import ops
+from engine.plan import int8, ops
 
 _TYPES = {"int": ctypes.c_int, "unsigned": ctypes.c_uint, "float": ctypes.c_float}
 
@@ -64,7 +64,7 @@ def known(gpu: Gpu, op: ops.Conv2d) -> dict[str, float]:
     """Return the values of the names that mean the same in most kernels."""
     (kind, last), (top, left, _, _) = kinds(op), op.padding
     entries, box, _, scale = op.yolo.numbers if op.yolo else (0, 0, 0, 0.0)
-    pitch = gpu.pitch(op.src)
+    pitch, scales = gpu.pitch(op.src), gpu.target.scales
     return {
         "src": gpu[op.src],
         "input": gpu[op.src],
@@ -98,6 +98,8 @@ def known(gpu: Gpu, op: ops.Conv2d) -> dict[str, float]:
         "box": box,
         "scale_x_y": scale,
         "flag": gpu.flag if op.yolo else 0,
+        "residual_scale": scales.get(op.residual, 0.0) if op.residual else 0.0,
+        "out_factor": float(int8.inverse(scales[op.out])) if op.out in scales else 0.0,
     }
 
 
@@ -161,9 +163,12 @@ def output(gpu: Gpu, op: ops.Conv2d, *, filters: int) -> KernelArgs:
 
 
 def biases(op: ops.Conv2d, constants: Arrays, *, groups: int, lines: int) -> Array:
-    """Return (groups, lines) biases, padded with zeros to the lines of the tiles."""
+    """Return (groups, lines) biases, padded with zeros to the lines of the tiles.
+
+    Those of integers have a factor each; see tensor_cores.constants_of().
+    """
     filters = op.weight.shape[0] // groups
-    padded = np.zeros((groups, lines), np.float32)
-    if "bias" in constants:
-        padded[:, :filters] = constants["bias"].reshape(groups, filters)
+    given = constants.get("bias", np.zeros(op.weight.shape[0], np.float32))
+    padded = np.zeros((groups, lines, *given.shape[1:]), np.float32)
+    padded[:, :filters] = given.reshape(groups, filters, *given.shape[1:])
     return padded

@@ -14,12 +14,13 @@ from typing import Annotated, Any
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cuda.conv import kernel_args
+from engine.backends.cuda.conv import kernel_args, tensor_cores
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.conv.kernel_args import Divisor, KernelArgs, struct
 from engine.backends.cuda.conv.tensor_cores import (
     EIGHT,
     HOPPER,
+    SIXTEEN,
     factors,
     most_shared_bytes,
     whole_eights,
@@ -46,6 +47,7 @@ _DATA_TYPES = {
     MODES["float16"]: launch.HALF,
     MODES["tf32"]: launch.TF32,
     MODES["float32"]: launch.FLOAT,
+    MODES["int8"]: launch.BYTE,
 }
 
 
@@ -64,8 +66,14 @@ class Sm90Tile(Tile):
     kinds: Annotated[tuple[int, int], "KIND", "LAST"]  # activations before and after the residual
     # Filters are padded to eights that are aligned to 16 bytes.
     is_whole: Annotated[bool, "WHOLE"]
+    has_residual: Annotated[bool, "RESIDUAL"] = True  # told by tiles of integers only
     yolo: Annotated[int, "YOLO"] = 0  # kernel_args.yolo_mode
     kernel: str = ""
+
+    @property
+    def bias_bytes(self) -> int:
+        """The biases of a tile; sums of integers have a factor each as well."""
+        return self.columns * (8 if self.mode == MODES["int8"] else 4)
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -97,7 +105,12 @@ class Sm90Algorithm(Algorithm):
     def estimate(self, target: Target, op: ops.Conv2d) -> float: ...
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        return prepare(self.tile(target, op), op, constants)
+        tile, constants = self.tile(target, op), tensor_cores.constants_of(target, op, constants)
+        if tile.mode == MODES["int8"]:
+            constants = {
+                name: columns_by_lanes(values, tile.columns) for name, values in constants.items()
+            }
+        return prepare(tile, op, constants)
 
     def rule_of_thumb(self, target: Target, op: ops.Conv2d) -> float | None:
         return None
@@ -111,7 +124,9 @@ def can_run(target: Target, op: ops.Conv2d) -> bool:
     """Return whether TMA can walk the map: pixels aligned to 16 bytes, and small windows."""
     if target.capability != HOPPER or op.groups > 1 or op.signed:
         return False
-    if op.src in target.misaligned or op.src.shape.channels * target.value_bytes % 16:
+    if op.src in target.misaligned or op.src.shape.channels * target.bytes_of(op.src) % 16:
+        return False
+    if target.precision == "int8" and not epilogue_params(target, op)["is_whole"]:
         return False
     reach = [(k - 1) * d for k, d in zip(op.kernel, op.dilation, strict=True)]
     return (
@@ -126,28 +141,32 @@ def fills(columns: int, filters: int) -> bool:
 
 def depth(target: Target, op: ops.Conv2d) -> int:
     """Return the values of a slice: a swizzled row of 128 bytes, less if channels are fewer."""
-    row = next((r for r in (32, 64) if op.src.shape.channels * target.value_bytes <= r), 128)
-    return row // target.value_bytes
+    value_bytes = target.bytes_of(op.src)
+    row = next((r for r in (32, 64) if op.src.shape.channels * value_bytes <= r), 128)
+    return row // value_bytes
 
 
 def epilogue_params(target: Target, op: ops.Conv2d) -> dict[str, Any]:
     """Return the fields of a tile that its epilogue depends on."""
     yolo = kernel_args.yolo_mode(op)
     is_aligned = not {op.out, op.residual} & target.misaligned
+    is_int8 = target.precision == "int8"
+    together = SIXTEEN if is_int8 else EIGHT  # filters
     return {
         "mode": MODES[target.precision],
         "out_bytes": target.bytes_of(op.out),
         "kinds": kernel_args.kinds(op),
-        "is_whole": is_aligned and (op.out.shape.channels % EIGHT == 0 or yolo > 0),
+        "is_whole": is_aligned and (op.out.shape.channels % together == 0 or yolo > 0),
+        "has_residual": not is_int8 or op.residual is not None,
         "yolo": yolo,
     }
 
 
 def prepare(tile: Sm90Tile, op: ops.Conv2d, constants: Arrays) -> Arrays:
     """Return weights slice by slice, as a stage holds them, and biases."""
-    filters = op.weight.shape[0]
-    bias = np.zeros(whole_eights(filters), np.float32)
-    bias[:filters] = constants.get("bias", 0)
+    given = constants.get("bias", np.zeros(op.weight.shape[0], np.float32))
+    bias = np.zeros((whole_eights(len(given)), *given.shape[1:]), np.float32)
+    bias[: len(given)] = given
     return {"weight": slices(constants["weight"], tile), "bias": bias}
 
 
@@ -176,6 +195,20 @@ def filters_by_lanes(weight: Array, filters: int, blocks: int) -> Array:
     padded = np.pad(weight, ((0, missing), (0, 0), (0, 0), (0, 0)))
     order = np.arange(len(padded)).reshape(-1, _WARPS, _LANES_DOWN, blocks, 2)
     by_lanes: Array = padded[order.transpose(0, 3, 1, 4, 2).ravel()]
+    return by_lanes
+
+
+def columns_by_lanes(values: Array, columns: int) -> Array:
+    """Return weights or biases padded to tiles of `columns` filters, and reordered.
+
+    In the new order the columns that a lane has of so many are neighbouring filters; see
+    sm90_warpgroups.cuh.
+    """
+    at_once = 32 if columns % 64 else 64
+    missing = (0, -len(values) % columns), *((0, 0) for _ in values.shape[1:])
+    padded = np.pad(values, missing)
+    order = np.arange(len(padded)).reshape(-1, _WARPS, at_once // _LANES_DOWN, 2)
+    by_lanes: Array = padded[order.transpose(0, 2, 1, 3).ravel()]
     return by_lanes
 
 

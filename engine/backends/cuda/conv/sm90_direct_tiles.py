@@ -23,7 +23,8 @@ _LEAST_USED = 0.75  # of the pixels in those squares
 _MOST_TAPS = 5  # in each direction
 _MOST_TILES = 4  # for all filters
 _START = 8000  # cycles to start a block and load its weights
-_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6)}  # products, bytes, epilogue results per cycle
+# By mode: products, bytes and epilogue results per cycle.
+_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6), 4: (2900, 38, 6)}
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,13 @@ class DirectTile(Sm90Tile):
         """The weights, patches with two barriers each, a barrier for the weights, and biases."""
         weights = prod(self.taps) * self.slices * self.columns * self.depth * self.value_bytes
         patches = self.teams * self.stages * (self.patch_bytes + sm90_base.BARRIERS)
-        return weights + patches + 8 + 4 * self.columns + sm90_base.ALIGNMENT
+        return weights + patches + 16 + self.bias_bytes + sm90_base.ALIGNMENT
 
 
 @dataclass(frozen=True)
 class DirectTiles(Sm90Algorithm):
     family = "sm90_direct_tiles"
+    int8 = True
 
     columns: int
     stages: int  # of a team
@@ -85,7 +87,7 @@ class DirectTiles(Sm90Algorithm):
         )
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        if target.precision not in ("float16", "tf32") or not sm90_base.can_run(target, op):
+        if target.precision not in ("float16", "tf32", "int8") or not sm90_base.can_run(target, op):
             return False
         if op.dilation != (1, 1) or op.stride != (1, 1) or max(op.kernel) > _MOST_TAPS:
             return False

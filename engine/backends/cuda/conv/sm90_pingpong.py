@@ -19,7 +19,8 @@ from engine.plan import ops
 
 _LEAST_TURNS = 1.5  # tiles for each block: with fewer, a persistent kernel gains nothing
 _START = 6000  # cycles to start a block
-_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6)}  # products, bytes, epilogue results per cycle
+# By mode: products, bytes and epilogue results per cycle.
+_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6), 4: (2900, 38, 6)}
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class PingPongTile(Sm90Tile):
     def shared_bytes(self) -> int:
         """The ring, the barriers of the turns, and the biases of two tiles for each team."""
         ring = self.stages * (self.stage_bytes + sm90_base.BARRIERS)
-        biases = 2 * self.teams * self.columns * 4
+        biases = 2 * self.teams * self.bias_bytes
         return ring + 8 * self.teams + biases + sm90_base.ALIGNMENT
 
 
@@ -78,7 +79,7 @@ def _tiles(tile: PingPongTile, op: ops.Conv2d, rows: int) -> int:
 @dataclass(frozen=True)
 class PingPong(PersistentGemm):
     family = "sm90_pingpong"
-    yolo = True
+    yolo = int8 = True
 
     rows: int
     columns: int
@@ -107,6 +108,6 @@ class PingPong(PersistentGemm):
 
 
 ALGORITHMS = (
-    PingPong(128, 128, 6, 2, 1, 1, ("float16", "tf32")),
-    PingPong(128, 64, 8, 2, 1, 1, ("float16",)),
+    PingPong(128, 128, 6, 2, 1, 1, ("float16", "tf32", "int8")),
+    PingPong(128, 64, 8, 2, 1, 1, ("float16", "int8")),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.backends.cuda.conv import sm90_base
+from engine.backends.cuda.conv import sm90_base, tensor_cores
 from engine.backends.cuda.conv.sm90_base import (
     ALIGNMENT,
     BARRIERS,
@@ -21,7 +21,8 @@ from engine.backends.cuda.conv.sm90_base import (
 )
 from engine.backends.cuda.conv.tensor_cores import launch as launch_tile
 from engine.backends.cuda.driver import launch
-from engine.backends.cuda.ops.gpu import Gpu, Target
+from engine.backends.cuda.driver.tiles import MODES
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 # By rows, columns, stages, consumers and blocks on an SM: the splits of k worth having.
@@ -51,7 +52,12 @@ _FLOAT_TILES = {
 }
 # By mode: products and bytes of an SM per cycle, results of the epilogue per cycle, cycles to start
 # a block, and cycles that a split costs.
-_COSTS = {0: (1680, 57, 6, 3300, 900), 1: (750, 45, 8, 6000, 2100), 2: (315, 25, 3, 2500, 2100)}
+_COSTS = {
+    0: (1680, 57, 6, 3300, 900),
+    1: (750, 45, 8, 6000, 2100),
+    2: (315, 25, 3, 2500, 2100),
+    4: (3360, 57, 6, 3300, 900),
+}
 _LEAST_SLICE = 300  # cycles
 _POSTED = 16  # bytes per cycle from one SM to others
 _CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 8: 15}  # that an H200 holds, by size
@@ -84,13 +90,14 @@ class SplitKTile(Sm90Tile):
     @property
     def ring_bytes(self) -> int:
         """The ring of stages; in the epilogue it holds the results."""
-        results = self.rows * (self.columns + _ROW_PADDING) * self.out_bytes
+        staged = 0 if self.mode == MODES["int8"] else self.out_bytes
+        results = self.rows * (self.columns + _ROW_PADDING) * staged
         return max(self.stages * self.stage_bytes, results)
 
     @property
     def _before_inbox(self) -> int:
         """The ring, barriers and biases."""
-        return self.ring_bytes + (self.stages + 1) * BARRIERS + 4 * self.columns
+        return self.ring_bytes + (self.stages + 1) * BARRIERS + self.bias_bytes
 
     def inbox_bytes(self, split: int) -> int:
         """Return the size of the partial sums of the columns that a block of a cluster owns."""
@@ -127,7 +134,7 @@ class SplitK(Sm90Algorithm):
     """One tile shape, with the sum over k shared by a cluster of `split` blocks."""
 
     family = "sm90_splitk"
-    yolo = upsample = True
+    yolo = upsample = int8 = True
     priority = 9
 
     rows: int
@@ -155,7 +162,7 @@ class SplitK(Sm90Algorithm):
         )
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        tiles = _HALF_TILES if target.precision == "float16" else _FLOAT_TILES
+        tiles = _HALF_TILES if target.precision in ("float16", "int8") else _FLOAT_TILES
         shape = (self.rows, self.columns, self.stages, self.consumers, self.blocks)
         if self.split not in tiles.get(shape, ()) or not sm90_base.can_run(target, op):
             return False
@@ -173,6 +180,12 @@ class SplitK(Sm90Algorithm):
             return False
         blocks = _down(target, op, self.rows) * tile.across(op) * self.split
         return blocks <= _MOST_BLOCKS and _steps(target, op) >= _LEAST_STEPS * self.split
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        if self.split == 1:
+            return super().prepare(target, op, constants)
+        own = tensor_cores.constants_of(target, op, constants)  # filters stay in order
+        return sm90_base.prepare(self.tile(target, op), op, own)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile, split = self.tile(gpu.target, op), self.split

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from engine.backends.cuda.conv import sm90_base
+from engine.backends.cuda.conv import sm90_base, tensor_cores
 from engine.backends.cuda.conv.sm90_pingpong import PersistentGemm, PingPongTile
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Target
@@ -19,7 +19,7 @@ from engine.plan import ops
 _MOST_PIXELS = 176  # for whose sums a thread has registers
 _LEAST_PIXELS = 64
 _LEAST_USED = 0.75  # of the filters of all tiles
-_EIGHT = 8  # the step of a product's columns
+_STEPS = {"float16": 8, "int8": 16}  # of a product's columns, by precision
 _MOST_STAGES = 8
 
 
@@ -47,6 +47,7 @@ class SwappedTile(PingPongTile):
 @dataclass(frozen=True)
 class Swapped(PersistentGemm):
     family = "sm90_swapped"
+    int8 = True
 
     filters: int
     teams: int
@@ -60,7 +61,7 @@ class Swapped(PersistentGemm):
 
     def tile(self, target: Target, op: ops.Conv2d) -> SwappedTile:
         depth, pixels = sm90_base.depth(target, op), self._pixels(target, op)
-        stage = (pixels + self.filters) * depth * target.value_bytes + sm90_base.BARRIERS
+        stage = (pixels + self.filters) * depth * target.bytes_of(op.src) + sm90_base.BARRIERS
         free = sm90_base.MOST_SHARED - 8 * self.teams - sm90_base.ALIGNMENT
         return SwappedTile.of(
             self,
@@ -74,11 +75,12 @@ class Swapped(PersistentGemm):
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
         tile = self.tile(target, op)
         blocks = tile.columns // tile.consumers // 64
+        constants = tensor_cores.constants_of(target, op, constants)
         weight = sm90_base.filters_by_lanes(constants["weight"], tile.columns, blocks)
         return sm90_base.prepare(tile, op, {**constants, "weight": weight})
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        if target.precision != "float16" or not sm90_base.can_run(target, op):
+        if target.precision not in _STEPS or not sm90_base.can_run(target, op):
             return False
         across = self._across(op)
         if across > self._resident(target):
@@ -93,10 +95,10 @@ class Swapped(PersistentGemm):
     def _pixels(self, target: Target, op: ops.Conv2d) -> int:
         """Return the fewest pixels of a tile that need no more turns than the widest tile."""
         pixels, across = target.rows(op.out) * op.out.shape.area, self._across(op)
-        blocks = self._resident(target)
+        blocks, step = self._resident(target), _STEPS[target.precision]
         for turns in count(-(-pixels * across // (blocks * _MOST_PIXELS))):
             down = turns * blocks // across  # tiles for all pixels
-            wide = -(-pixels // (down * _EIGHT)) * _EIGHT
+            wide = -(-pixels // (down * step)) * step
             if wide <= _MOST_PIXELS:
                 return wide
         raise AssertionError

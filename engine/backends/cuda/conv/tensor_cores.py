@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.cuda.driver.tiles import EXACT_HALVES, MODES, Tile, reads_halves
-from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target, is_narrow
-from engine.plan import ops
+from engine.plan import int8, ops
 
 TURING, AMPERE, HOPPER = (7, 5), (8, 0), (9, 0)
 EIGHT = 8  # filters whose results a lane of an sm90 kernel stores at once
+SIXTEEN = 16  # the same where results are bytes
 # The activations of `activate_common` in kernels/common.cuh.
 COMMON = frozenset({"linear", "leaky", "relu", "mish", "swish", "logistic"})
 
@@ -24,6 +25,8 @@ _LEAST_SHARED = 99  # on any other card
 
 def mode_of(target: Target, op: ops.Conv2d) -> int:
     """Return the MODE of the kernels: how a convolution multiplies."""
+    if op.src in target.scales:
+        return MODES["int8"]
     if target.bytes_of(op.src) == 2:
         return EXACT_HALVES if is_narrow(op) else MODES["float16"]
     return MODES["tf32" if target.precision == "tf32" else "float32"]
@@ -31,7 +34,7 @@ def mode_of(target: Target, op: ops.Conv2d) -> int:
 
 def has_tensor_cores(target: Target, op: ops.Conv2d) -> bool:
     """Return whether mma.sync of this card knows the precision that the convolution reads."""
-    return target.capability >= (TURING if target.bytes_of(op.src) == 2 else AMPERE)
+    return target.capability >= (TURING if target.bytes_of(op.src) <= 2 else AMPERE)
 
 
 def whole_eights(filters: int) -> int:
@@ -48,6 +51,16 @@ def most_shared_bytes(capability: tuple[int, int]) -> int:
     return _SHARED.get(capability, _LEAST_SHARED) << 10
 
 
+def constants_of(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+    """Return the constants; for integers the rounded weights, and factors before biases."""
+    if op.src not in target.scales:
+        return constants
+    weight, scales = int8.quantise_weights(constants["weight"])
+    factor = int8.factors(target.scales[op.src], scales)
+    bias = np.broadcast_to(constants.get("bias", np.float32(0)), factor.shape)
+    return {"weight": weight, "bias": np.stack([factor, bias], axis=1)}
+
+
 def round_to_tf32(
     values: NDArray[np.float32], out: NDArray[np.float32] | None = None
 ) -> NDArray[np.float32]:
@@ -61,6 +74,8 @@ def round_to_tf32(
 
 def factors(values: NDArray[np.float32], mode: int) -> NDArray[np.generic]:
     """Return weights as the tensor cores take them, all high parts before all low parts."""
+    if mode == MODES["int8"]:
+        return values.astype(np.int8)
     if mode == MODES["tf32"]:
         return round_to_tf32(values)
     if reads_halves(mode):

@@ -18,7 +18,8 @@ from engine.backends.cuda.driver.pycuda_loader import check
 _CLUSTER, _EARLY_START = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
 _GRANTED_SHARED = 32 << 10  # dynamic bytes without a request: 48 KiB less a kernel's static ones
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-HALF, FLOAT, TF32 = 6, 7, 11  # CU_TENSOR_MAP_DATA_TYPE_*; TF32 rounds floats during the copy
+# CU_TENSOR_MAP_DATA_TYPE_*; TF32 rounds floats during the copy.
+BYTE, HALF, FLOAT, TF32 = 0, 6, 7, 11
 _SWIZZLES = {32: 1, 64: 2, 128: 3}  # by the bytes of a row
 _PROMOTE_TO_256 = 3
 _MAP_BYTES = 128
@@ -128,7 +129,7 @@ class Windows:
     """The windows of a convolution over an NHWC map, as TMA visits them."""
 
     pointer: int
-    kind: int  # HALF, FLOAT, TF32
+    kind: int  # BYTE, HALF, FLOAT, TF32
     value_bytes: int
     rows: int
     height: int

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar, cast, get_origin, get_type_hints
 from engine.backends.cuda.driver.compiler import Source, activate_function
 from engine.backends.cuda.kernels import sources
 
-MODES = {"float16": 0, "tf32": 1, "float32": 2}  # MODE of the kernels
+MODES = {"float16": 0, "tf32": 1, "float32": 2, "int8": 4}  # MODE of the kernels
 EXACT_HALVES = 3  # also a MODE: float16 with weights that are sums of two halves
 
 AnyTile = TypeVar("AnyTile", bound="Tile")
@@ -53,7 +53,7 @@ class Tile(ABC):
 
     @property
     def value_bytes(self) -> int:
-        return 2 if reads_halves(self.mode) else 4
+        return 1 if self.mode == MODES["int8"] else 2 if reads_halves(self.mode) else 4
 
     @property
     @abstractmethod
@@ -108,7 +108,8 @@ def source(tile: Tile) -> str:
 
 @lru_cache(maxsize=256)
 def compiled_from(tile: Tile, capability: tuple[int, int]) -> Source:
-    defines = ("-DSTORE_HALF", "-use_fast_math") if reads_halves(tile.mode) else ()
+    is_fast = reads_halves(tile.mode) or tile.mode == MODES["int8"]
+    defines = ("-DSTORE_HALF", "-use_fast_math") if is_fast else ()
     return Source(source(tile), defines, capability, for_nvrtc=True)
 
 

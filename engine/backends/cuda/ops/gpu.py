@@ -101,8 +101,10 @@ class Gpu:
     next_weights: tuple[int, int] = (0, 0)  # pointer and bytes of those of the next convolution
 
     def of(self, item: Op | Head) -> Gpu:
-        """Return the counterpart in float32 if that is how an op or head computes."""
+        """Return the counterpart in the precision that an op or head computes in."""
         target = self.target.of(item)
+        if target.precision == "int8":  # the kernels of other ops are those of float16
+            return replace(self, target=target)
         return self if target is self.target else self._counterpart(target)
 
     def storing(self, tensor: Tensor) -> Gpu:

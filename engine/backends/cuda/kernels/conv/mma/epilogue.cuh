@@ -3,6 +3,7 @@
 #pragma once
 #include "output_type.cuh"
 
+#define BIAS_FLOATS (MODE == 4 ? 2 : 1)
 #define STAGING_PADDING 8  // floats between rows, so that fragments do not share a bank
 
 // If a 2 x 2 pool follows, rows of sums come in groups of four, the cells of one maximum. The maximum is
@@ -28,7 +29,7 @@ DEVICE WindowOrigin window_origin(int m, int out_h, int out_w, int stride_y, int
 }
 
 struct Output {
-    const float* bias;  // one for each line of weights, padding lines included
+    const float* bias;  // BIAS_FLOATS for each line of weights, padding lines included
     const result* residual;
     result* out;
     int pixels, pitch, residual_pitch;  // pixels of `out`
@@ -36,8 +37,24 @@ struct Output {
     int is_aligned;    // vectors of `out` and `residual` begin on 16 bytes
     int entries, box;  // of an anchor, if the output of [yolo] is computed
     float scale_x_y;
+    float residual_scale, out_factor;  // of results in bytes
     unsigned* flag;
 };
+
+// A finished value of a filter: a sum and its bias, the latter after a factor for sums of integers.
+DEVICE float with_bias(float sum, const float* bias)
+{
+    return MODE == 4 ? fmaf(sum, bias[0], bias[1]) : sum + bias[0];
+}
+
+// Sums of integers are rare enough for every activation.
+template <int N> DEVICE void activate_known(int kind, float (&x)[N])
+{
+    if constexpr (MODE == 4)
+        activate_all(kind, x);
+    else
+        activate_common(kind, x);
+}
 
 // A warp's finished sums lie in its own staging area of shared memory, ROWS x (COLUMNS + STAGING_PADDING)
 // floats. From there residuals are read and results written 16 bytes at a time, neighbouring lanes next
@@ -77,20 +94,20 @@ template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
             const float* from = staging + (row < ROWS ? row : 0) * pitch + n;
 #pragma unroll
             for (int c = 0; c < OUT_PACK; c += 4) {
-                const float4 bias = *reinterpret_cast<const float4*>(o.bias + line + n + c);
+                const float* bias = o.bias + (line + n + c) * BIAS_FLOATS;
                 float4 v = *reinterpret_cast<const float4*>(from + c);
 #pragma unroll
                 for (int cell = 1; cell < CELLS; ++cell) {
                     const float4 w = *reinterpret_cast<const float4*>(from + cell * pitch + c);
                     v = make_float4(fmaxf(v.x, w.x), fmaxf(v.y, w.y), fmaxf(v.z, w.z), fmaxf(v.w, w.w));
                 }
-                x[i * OUT_PACK + c] = v.x + bias.x;
-                x[i * OUT_PACK + c + 1] = v.y + bias.y;
-                x[i * OUT_PACK + c + 2] = v.z + bias.z;
-                x[i * OUT_PACK + c + 3] = v.w + bias.w;
+                x[i * OUT_PACK + c] = with_bias(v.x, bias);
+                x[i * OUT_PACK + c + 1] = with_bias(v.y, bias + BIAS_FLOATS);
+                x[i * OUT_PACK + c + 2] = with_bias(v.z, bias + 2 * BIAS_FLOATS);
+                x[i * OUT_PACK + c + 3] = with_bias(v.w, bias + 3 * BIAS_FLOATS);
             }
         }
-        activate_common(o.kind, x);
+        activate_known(o.kind, x);
         if (o.residual) {
             UNROLL(i, at_once) {
                 const int item = lane + (first + i) * 32;
@@ -100,12 +117,13 @@ template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
                 const bool is_wide = n + OUT_PACK <= count;
                 UNROLL(c, OUT_PACK) {
                     if (m < o.pixels && n + c < count) {
-                        x[i * OUT_PACK + c] += to_float(is_wide ? residual[i].v[c] : from[c]);
+                        const result more = is_wide ? residual[i].v[c] : from[c];
+                        x[i * OUT_PACK + c] += residual_of(more, o.residual_scale);
                     }
                 }
             }
         }
-        activate_common(o.last, x);
+        activate_known(o.last, x);
         UNROLL(i, at_once) {
             const int item = lane + (first + i) * 32;
             const int m = m0 + item / across;
@@ -115,10 +133,10 @@ template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
             if (n + OUT_PACK <= count) {
                 Pack<OUT_PACK> pack;
                 UNROLL(k, OUT_PACK) pack.v[k] = x[i * OUT_PACK + k];
-                store<OUT_PACK>(to, pack);
+                store_result<OUT_PACK>(to, pack, o.out_factor);
             } else {
                 UNROLL(c, OUT_PACK) {
-                    if (n + c < count) put(to + c, x[i * OUT_PACK + c]);
+                    if (n + c < count) put_result(to + c, x[i * OUT_PACK + c], o.out_factor);
                 }
             }
         }
@@ -139,7 +157,7 @@ DEVICE void epilogue_scalar(const float* staging, const Output& o, int m0, int c
     static_assert(items % at_once == 0, "rows come in whole rounds");
 #pragma unroll 1
     for (int n = lane % across; n < COLUMNS && n < count; n += across) {
-        const float bias = o.bias[line + n];
+        const float* bias = o.bias + (line + n) * BIAS_FLOATS;
 #if YOLO
         const unsigned bits = yolo_mask<1>((channel + n) % o.entries, o.entries, o.box);
 #endif
@@ -152,17 +170,18 @@ DEVICE void epilogue_scalar(const float* staging, const Output& o, int m0, int c
                 x[i] = from[0];
 #pragma unroll
                 for (int cell = 1; cell < CELLS; ++cell) x[i] = fmaxf(x[i], from[cell * pitch]);
-                x[i] += bias;
+                x[i] = with_bias(x[i], bias);
             }
-            activate_common(o.kind, x);
+            activate_known(o.kind, x);
             const int m = m0 + first * down + lane / across;
             if (o.residual) {
                 const result* from = o.residual + (size_t)m * o.residual_pitch + channel + n;
                 UNROLL(i, at_once) {
-                    if (m + i * down < o.pixels) x[i] += to_float(from[i * down * o.residual_pitch]);
+                    if (m + i * down >= o.pixels) continue;
+                    x[i] += residual_of(from[i * down * o.residual_pitch], o.residual_scale);
                 }
             }
-            activate_common(o.last, x);
+            activate_known(o.last, x);
 #if YOLO
             UNROLL(i, at_once) {
                 if (m + i * down < o.pixels) flag_non_finite(o.flag, x[i]);
@@ -171,14 +190,14 @@ DEVICE void epilogue_scalar(const float* staging, const Output& o, int m0, int c
 #endif
             result* to = o.out + (size_t)m * o.pitch + channel + n;
             UNROLL(i, at_once) {
-                if (m + i * down < o.pixels) put(to + i * down * o.pitch, x[i]);
+                if (m + i * down < o.pixels) put_result(to + i * down * o.pitch, x[i], o.out_factor);
             }
         }
     }
 }
 
 // Writes a warp's sums to its staging area and runs the epilogue from there.
-template <int ROWS, int COLUMNS> DEVICE void run_epilogue(const float (&sum)[ROWS / 16][COLUMNS / 8][4],
+template <int ROWS, int COLUMNS> DEVICE void run_epilogue(const Sum (&sum)[ROWS / 16][COLUMNS / 8][4],
     float* staging, const Output& o, int m0, int channel, int count, int line)
 {
     const int lane = threadIdx.x % 32;

@@ -358,14 +358,14 @@ DEVICE void finish_pixels(
             if (exists(i)) {
                 residual_value = *from;
             } else {
-                put(&residual_value, 0.f);
+                put_result(&residual_value, 0.f, 1.f);
             }
         }
     }
 #endif
     activate_common(KIND, x);
 #if HAS_RESIDUAL
-    UNROLL(i, values) x[i] += to_float(residual[i / CHUNK].v[i % CHUNK]);
+    UNROLL(i, values) x[i] += residual_of(residual[i / CHUNK].v[i % CHUNK], o.residual_scale);
 #endif
     activate_common(LAST, x);
 #if YOLO
@@ -389,12 +389,14 @@ DEVICE void finish_pixels(
         for (int i = 0; i < values; i += CHUNK) {
             Pack<CHUNK> pack;
             UNROLL(v, CHUNK) pack.v[v] = x[i + v];
-            store<CHUNK>(out + i / VALUES * 4 * o.pitch + channel_offset(i % VALUES), pack);
+            result* to = out + i / VALUES * 4 * o.pitch + channel_offset(i % VALUES);
+            store_result<CHUNK>(to, pack, o.out_factor);
         }
         return;
     }
     UNROLL(i, values) {
-        if (exists(i)) put(out + i / VALUES * 4 * o.pitch + channel_offset(i % VALUES), x[i]);
+        result* to = out + i / VALUES * 4 * o.pitch + channel_offset(i % VALUES);
+        if (exists(i)) put_result(to, x[i], o.out_factor);
     }
 }
 

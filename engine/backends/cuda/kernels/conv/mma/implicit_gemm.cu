@@ -16,7 +16,7 @@
 // Split-K: `split` blocks share the sum over k. Each writes its partial sums to the workspace, and the
 // block that arrives last adds them in the order of their ranks, so that results repeat bit for bit.
 //
-// Only the common activations are supported: each is inlined over all of a thread's values. If IS_SCALED,
+// Only the common activations are supported, except for integers: each is inlined over all of a thread's values. If IS_SCALED,
 // a 1x1 convolution multiplies its input by a factor for each channel of a row (squeeze-and-excite); the
 // factors of the next slice are loaded while the current one is multiplied, unless the warp has pixels of
 // several rows.
@@ -26,7 +26,7 @@
 #include "mma_slice.cuh"
 #include "epilogue.cuh"
 
-#define ROW_BYTES (BK * (int)sizeof(real))  // 128 or 64
+#define ROW_BYTES (BK * (int)sizeof(value))  // 128 or 64
 #define CHUNKS (ROW_BYTES / 16)
 #define THREADS (32 * (BM / WM) * (BN / WN))
 #define A_BYTES (BM * ROW_BYTES)
@@ -36,12 +36,13 @@
 #define A_ROUNDS (BM / ROWS_AT_ONCE)
 #define B_ROUNDS (PARTS * BN / ROWS_AT_ONCE)
 #define STAGING_FLOATS (WM * (WN + STAGING_PADDING))
+#define CHUNK_VALUES (16 / (int)sizeof(value))
 #define STEPS (ROW_BYTES / STEP_BYTES)
 
 struct KernelArgs {
     Output output;
-    const real* input;
-    const real* weight;
+    const value* input;
+    const value* weight;
     const real* factor;  // of each channel, row by row
     float4* parts;       // partial sums of a split
     int* arrivals;       // a counter for each tile; zero before and after the kernel
@@ -98,14 +99,14 @@ DEVICE Factors factors_of(int m, int slice, int lane, const KernelArgs& p)
 DEVICE int swizzle(int row, int chunk) { return (chunk ^ (row * ROW_BYTES / 128 % CHUNKS)) * 16; }
 
 // Writes this block's partial sums. Returns true in the block that arrived last, with the total in `sum`.
-DEVICE bool reduce_splits(float (&sum)[WM / 16][WN / 8][4], const KernelArgs& p, int tile, int rank)
+DEVICE bool reduce_splits(Sum (&sum)[WM / 16][WN / 8][4], const KernelArgs& p, int tile, int rank)
 {
     __shared__ int arrival;
     const int size = BM * BN / 4;
     float4* parts = p.parts + (size_t)tile * p.split * size + threadIdx.x;
     UNROLL(i, WM / 16) {
         UNROLL(j, WN / 8) {
-            const float* s = sum[i][j];
+            const float* s = reinterpret_cast<const float*>(sum[i][j]);  // their bits
             __stcg(parts + rank * size + (i * (WN / 8) + j) * THREADS, make_float4(s[0], s[1], s[2], s[3]));
         }
     }
@@ -118,7 +119,7 @@ DEVICE bool reduce_splits(float (&sum)[WM / 16][WN / 8][4], const KernelArgs& p,
     __threadfence();
     UNROLL(i, WM / 16) {
         UNROLL(j, WN / 8) {
-            UNROLL(r, 4) sum[i][j][r] = 0.f;
+            UNROLL(r, 4) sum[i][j][r] = 0;
         }
     }
 #pragma unroll 1
@@ -126,10 +127,8 @@ DEVICE bool reduce_splits(float (&sum)[WM / 16][WN / 8][4], const KernelArgs& p,
         UNROLL(i, WM / 16) {
             UNROLL(j, WN / 8) {
                 const float4 part = __ldcg(parts + other * size + (i * (WN / 8) + j) * THREADS);
-                sum[i][j][0] += part.x;
-                sum[i][j][1] += part.y;
-                sum[i][j][2] += part.z;
-                sum[i][j][3] += part.w;
+                const Sum* s = reinterpret_cast<const Sum*>(&part);
+                UNROLL(r, 4) sum[i][j][r] += s[r];
             }
         }
     }
@@ -161,22 +160,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int my_chunk = threadIdx.x % CHUNKS;
     const unsigned my_address = base + my_row * ROW_BYTES + swizzle(my_row, my_chunk);
     const int depth = p.steps * BK;
-    const real* weight = p.weight + (size_t)(column * BN + my_row) * depth + first * BK + my_chunk * PACK;
+    const value* weight =
+        p.weight + (size_t)(column * BN + my_row) * depth + first * BK + my_chunk * CHUNK_VALUES;
     const size_t low_parts = (size_t)p.tiles_n * p.groups * BN * depth;
     Window windows[A_ROUNDS];
     UNROLL(i, A_ROUNDS) windows[i] = window_at(m0 + my_row + i * ROWS_AT_ONCE, p);
-    const int k = first * BK + my_chunk * PACK;
+    const int k = first * BK + my_chunk * CHUNK_VALUES;
     int channel = k % p.channels;
     int tap_x = k / p.channels % p.taps_x;
     int tap_y = k / p.channels / p.taps_x;
-    const real* input = p.input + group * p.channels;
+    const value* input = p.input + group * p.channels;
 
     uint4 held_a[A_ROUNDS], held_b[B_ROUNDS];
     auto load_weights = [&](int stage) {
         const unsigned to = my_address + stage * STAGE_BYTES + A_BYTES;
         UNROLL(i, B_ROUNDS) {
             const int row = i * ROWS_AT_ONCE;
-            const real* from = row < BN ? weight + row * depth : weight + low_parts + (row - BN) * depth;
+            const value* from = row < BN ? weight + row * depth : weight + low_parts + (row - BN) * depth;
             cp_async_16(to + row * ROW_BYTES, from, true, held_b[i]);
         }
         weight += BK;
@@ -190,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             const bool is_inside = exists && (unsigned)(windows[i].y + down) < (unsigned)p.height &&
                 (unsigned)(windows[i].x + right) < (unsigned)p.width;
             const int pixel = windows[i].pixel + down * p.width + right;
-            const real* from = is_inside ? input + (size_t)pixel * p.pitch + channel : p.input;
+            const value* from = is_inside ? input + (size_t)pixel * p.pitch + channel : p.input;
             cp_async_16(to + i * ROWS_AT_ONCE * ROW_BYTES, from, is_inside, held_a[i]);
         }
         channel += p.next_channel;
@@ -234,7 +234,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const bool is_single_row = IS_SCALED && (last_m < first_m || first_m / p.area == last_m / p.area);
     Factors factors = {}, next = {};
     if (is_single_row) next = factors_of(first_m, first, lane, p);
-    float sum[WM / 16][WN / 8][4] = {};
+    Sum sum[WM / 16][WN / 8][4] = {};
     int read_stage = 0;
     int write_stage = STAGES - 1;
     for (int step = first; step < end; ++step) {

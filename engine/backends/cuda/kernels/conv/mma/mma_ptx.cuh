@@ -72,6 +72,23 @@ DEVICE void ldmatrix_x4(unsigned (&r)[4], unsigned address)
 }
 
 // sum += one k-step of 16 rows times one k-step of 8 columns.
+#if MODE == 4
+DEVICE void mma_step(int (&sum)[4], const unsigned (&a)[4], unsigned low_k, unsigned high_k)
+{
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(low_k), "r"(high_k));
+#else
+    UNROLL(i, 4) {
+        asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+            : "+r"(sum[i % 2 * 2]), "+r"(sum[i % 2 * 2 + 1])
+            : "r"(a[i]), "r"(i < 2 ? low_k : high_k));
+    }
+#endif
+}
+#else
 DEVICE void mma_step(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, unsigned high_k)
 {
 #if !HALVES
@@ -95,6 +112,7 @@ DEVICE void mma_step(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, un
         : "r"(a[2]), "r"(a[3]), "r"(high_k));
 #endif
 }
+#endif
 
 #if !HALVES
 DEVICE unsigned round_to_tf32(float x)

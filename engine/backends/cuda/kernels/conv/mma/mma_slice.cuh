@@ -6,13 +6,22 @@
 //   2  float inputs, each factor the sum of two tf32 values, three products; the sums of a slice are added
 //      outside the tensor core, which drops bits that a float would keep
 //   3  half inputs, each weight the sum of two halves, two products
-// HALVES is 1 if the inputs are halves (modes 0 and 3). A step is 32 bytes of k: 16 halves or 8 floats.
+//   4  8-bit integers, products and sums of integers
+// HALVES is 1 if the inputs are halves (modes 0 and 3). A step is 32 bytes of k: 32 integers, 16 halves or 8 floats.
 // Fragments of both have the same layout in bytes.
 #pragma once
 #include "mma_ptx.cuh"
 
 #define STEP_BYTES 32
-#define PARTS (MODE >= 2 ? 2 : 1)  // of a weight: high and low
+#if MODE == 4
+typedef int Sum;
+typedef signed char value;  // of the inputs
+#else
+typedef float Sum;
+typedef real value;
+#endif
+
+#define PARTS (MODE == 2 || MODE == 3 ? 2 : 1)  // of a weight: high and low
 
 // The row and the chunk of a step that a lane addresses for ldmatrix_x4.
 DEVICE int ldmatrix_row_a(int lane) { return lane % 16; }
@@ -39,7 +48,7 @@ DEVICE unsigned scale_word(unsigned word, unsigned factor)
 }
 
 // b: low k and high k for each of two blocks of 8 columns.
-template <int ROWS, int COLUMNS> DEVICE void mma_all(float (&sum)[ROWS / 16][COLUMNS / 8][4],
+template <int ROWS, int COLUMNS> DEVICE void mma_all(Sum (&sum)[ROWS / 16][COLUMNS / 8][4],
     const unsigned (&a)[ROWS / 16][4], const unsigned (&b)[COLUMNS / 16][4])
 {
     UNROLL(i, ROWS / 16) {
@@ -53,7 +62,7 @@ template <int ROWS, int COLUMNS> DEVICE void mma_all(float (&sum)[ROWS / 16][COL
 // rows, b_at(j, step, part) in the j-th 16 columns; see ldmatrix_row_a. change(i, step, a) may change a
 // fragment of A before it is multiplied.
 template <int ROWS, int COLUMNS, int STEPS, typename A, typename B, typename Change>
-DEVICE void mma_slice(float (&sum)[ROWS / 16][COLUMNS / 8][4], A a_at, B b_at, Change change)
+DEVICE void mma_slice(Sum (&sum)[ROWS / 16][COLUMNS / 8][4], A a_at, B b_at, Change change)
 {
 #if MODE == 2
     float part[ROWS / 16][COLUMNS / 8][4] = {};
@@ -65,7 +74,7 @@ DEVICE void mma_slice(float (&sum)[ROWS / 16][COLUMNS / 8][4], A a_at, B b_at, C
             change(i, step, a[i]);
         }
         UNROLL(j, COLUMNS / 16) ldmatrix_x4(b[j], b_at(j, step, 0));
-#if HALVES
+#if HALVES || MODE == 4
         mma_all<ROWS, COLUMNS>(sum, a, b);
 #if MODE == 3
         UNROLL(j, COLUMNS / 16) ldmatrix_x4(b[j], b_at(j, step, 1));

@@ -13,10 +13,15 @@
 #define COLUMN_GROUPS (BN / 8)            // of 8 columns of a tile
 #define ROW_GROUPS (BM / 16)              // of 16 rows, one per warp at a time
 #define ITEMS_IN_FLIGHT 2                 // per thread: two rows, 8 apart, of one column group
-#define VECTORS_PER_GROUP (8 / OUT_PACK)  // of a row of a column group
+#define GROUP_PACK (OUT_PACK < 8 ? OUT_PACK : 8)
+#define VECTORS_PER_GROUP (8 / GROUP_PACK)  // of a row of a column group
 // A group of 16 rows by 8 columns: four floats of each lane, as wgmma leaves them, and padding that keeps
 // groups off each other's banks.
 #define GROUP_BYTES (32 * 16 + 16)
+
+struct alignas(16) FourSums {
+    Sum v[4];
+};
 
 // Partial sums of all ranks for the columns that this block owns, as [rank][row group][column group].
 struct Inbox {
@@ -51,7 +56,7 @@ DEVICE unsigned outbox_of(unsigned base, const Inbox& inbox, int first)
 
 // Writes a warp's sums of row group `first` and every fourth one after it to the outbox, and its own
 // share to its own inbox. `memory` is the pointer to address `base`.
-DEVICE void write_outbox(const float (&sum)[M_BLOCKS][BN / 2], const KernelArgs& p, const Inbox& inbox,
+DEVICE void write_outbox(const Sum (&sum)[M_BLOCKS][BN / 2], const KernelArgs& p, const Inbox& inbox,
     int rank, int first, unsigned base, unsigned char* memory)
 {
     int owner = -1;
@@ -70,8 +75,8 @@ DEVICE void write_outbox(const float (&sum)[M_BLOCKS][BN / 2], const KernelArgs&
             next = 4 * (end - begin) * GROUP_BYTES;
         }
         UNROLL(i, M_BLOCKS) {
-            const float* x = sum[i] + j * 4;
-            *reinterpret_cast<float4*>(memory + to + i * next) = make_float4(x[0], x[1], x[2], x[3]);
+            const Sum* x = sum[i] + j * 4;
+            *reinterpret_cast<FourSums*>(memory + to + i * next) = {x[0], x[1], x[2], x[3]};
         }
         to += GROUP_BYTES;
     }
@@ -118,15 +123,16 @@ DEVICE void reduce_and_finish(
     auto residual_of = [&](int item, int low) {
         return p.residual + (size_t)(m0 + row_of(item, low)) * p.residual_pitch + n_of(item);
     };
-    ResultVector residual[ITEMS_IN_FLIGHT][2][VECTORS_PER_GROUP];
+    typedef Bits<GROUP_PACK * OUT_BYTES> GroupVector;
+    GroupVector residual[ITEMS_IN_FLIGHT][2][VECTORS_PER_GROUP];
     auto issue_residual_loads = [&](int first) {
         if constexpr (WHOLE) {
             UNROLL(i, ITEMS_IN_FLIGHT * 2) {
                 const int item = first + i / 2 * stride;
                 if (!p.residual || !exists(item, i % 2)) continue;
                 UNROLL(l, VECTORS_PER_GROUP) {
-                    const result* from = residual_of(item, i % 2) + l * OUT_PACK;
-                    residual[i / 2][i % 2][l] = load_vector(from);
+                    const result* from = residual_of(item, i % 2) + l * GROUP_PACK;
+                    residual[i / 2][i % 2][l] = load_vector<GROUP_PACK * OUT_BYTES>(from);
                 }
             }
         }
@@ -137,13 +143,14 @@ DEVICE void reduce_and_finish(
 #pragma unroll 1
     for (int first = threadIdx.x; first < total; first += ITEMS_IN_FLIGHT * stride) {
         if (first >= ITEMS_IN_FLIGHT * stride) issue_residual_loads(first);
-        float x[ITEMS_IN_FLIGHT][2][8];
+        Sum x[ITEMS_IN_FLIGHT][2][8];
+        const float* start[ITEMS_IN_FLIGHT];
         const unsigned char* from[ITEMS_IN_FLIGHT];
         UNROLL(i, ITEMS_IN_FLIGHT) {
             const int item = min(first + i * stride, total - 1);
             const int group = min(group_of(item), inbox.count - 1);
-            const float* start = bias + (inbox.first + group) * 8;
-            UNROLL(c, 8) x[i][0][c] = x[i][1][c] = start[c];
+            start[i] = bias + (inbox.first + group) * 8 * COLUMN_FLOATS;
+            UNROLL(c, 8) x[i][0][c] = x[i][1][c] = MODE == 4 ? 0 : start[i][c];
             const int pair = item >> shift;
             from[i] = sums + (pair / 8 * inbox.count + group) * GROUP_BYTES + pair % 8 * 64;
         }
@@ -151,9 +158,9 @@ DEVICE void reduce_and_finish(
         for (int r = 0; r < p.split; ++r) {
             UNROLL(i, ITEMS_IN_FLIGHT) {
                 UNROLL(c, 4) {
-                    const float4 part = reinterpret_cast<const float4*>(from[i])[c];
-                    x[i][0][c * 2] += part.x, x[i][0][c * 2 + 1] += part.y;
-                    x[i][1][c * 2] += part.z, x[i][1][c * 2 + 1] += part.w;
+                    const FourSums part = reinterpret_cast<const FourSums*>(from[i])[c];
+                    x[i][0][c * 2] += part.v[0], x[i][0][c * 2 + 1] += part.v[1];
+                    x[i][1][c * 2] += part.v[2], x[i][1][c * 2 + 1] += part.v[3];
                 }
                 from[i] += ROW_GROUPS * inbox.count * GROUP_BYTES;
             }
@@ -162,20 +169,21 @@ DEVICE void reduce_and_finish(
             const int item = first + i / 2 * stride;
             const int low = i % 2;
             if (!exists(item, low)) continue;
-            float (&y)[8] = x[i / 2][low];
+            float y[8];
+            UNROLL(c, 8) y[c] = x[i / 2][low][c];
+            if (MODE == 4) scale_sums(y, start[i / 2]);
             activate_all(KIND, y);
             const int m = m0 + row_of(item, low);
             const int n = n_of(item);
             if constexpr (WHOLE) {
                 UNROLL(l, VECTORS_PER_GROUP) {
-                    float z[OUT_PACK];
-                    UNROLL(c, OUT_PACK) z[c] = y[l * OUT_PACK + c];
-                    ResultVector vector = pack_vector(z);
-                    finish_vector(vector, residual[i / 2][low][l], p.residual);
+                    float z[GROUP_PACK];
+                    UNROLL(c, GROUP_PACK) z[c] = y[l * GROUP_PACK + c];
+                    GroupVector vector = finished_vector(z, residual[i / 2][low][l], p);
 #if YOLO
-                    yolo_vector(vector, p, yolo_mask_at(n + l * OUT_PACK, p));
+                    yolo_vector(vector, p, yolo_mask_at(n + l * GROUP_PACK, p));
 #endif
-                    store_upsampled(p, m, n + l * OUT_PACK, vector);
+                    store_upsampled(p, m, n + l * GROUP_PACK, vector);
                 }
             } else {
                 const int count = min(p.filters - n, 8);

@@ -11,7 +11,7 @@
 // Thread blocks are persistent. TEAMS warpgroups take tiles in turn, so that one multiplies while another
 // runs its epilogue; each has STAGES patches in flight.
 //
-// Compile-time constants: TEAMS, TAPS_Y TAPS_X, SLICES (of BK channels), MODE 0 or 1, BM 64, CONSUMERS 1,
+// Compile-time constants: TEAMS, TAPS_Y TAPS_X, SLICES (of BK channels), MODE 0, 1 or 4, BM 64, CONSUMERS 1,
 // and the rest as in sm90_splitk.
 #define WIDE 8
 #define HIGH 8
@@ -28,7 +28,7 @@ DEVICE int pixel_of(const KernelArgs& p, const TileOrigin& origin, int row)
 }
 
 // One slice of channels: adds the products of every tap's rows of the patch with its weights.
-DEVICE void multiply_patch(float (&sum)[BN / 2], unsigned patch, unsigned weights)
+DEVICE void multiply_patch(Sum (&sum)[BN / 2], unsigned patch, unsigned weights)
 {
     UNROLL(tap, TAPS) {
         const unsigned a = patch + tap_offset(tap);
@@ -55,8 +55,8 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
     const PixelTiles blocks = pixel_tiles(p);
 
     init_barriers(shared, &input);
-    for (int c = threadIdx.x; c < BN; c += CONSUMER_THREADS + 128) {
-        bias[c] = n0 + c < p.filters ? p.bias[n0 + c] : 0.f;
+    for (int c = threadIdx.x; c < BIAS_FLOATS; c += CONSUMER_THREADS + 128) {
+        bias[c] = bias_at(p, n0, c);
     }
     __syncthreads();
 
@@ -69,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
         launch_dependents();  // earlier, they would take resources from this kernel
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS>();
-        const int team = threadIdx.x / 128;
+        const int team = MODE == 4 ? __shfl_sync(~0u, threadIdx.x / 128, 0) : threadIdx.x / 128;
         const int warp = threadIdx.x / 32 % 4;
         if (threadIdx.x == 0) prefetch_next_weights(p);
         mbarrier_wait(shared.ready, 0);
@@ -80,8 +80,8 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
                 const int m = pixel_of(p, origin, threadIdx.x % 128);
                 if (m >= 0) prefetch_residual_row(p, m, n0, BN);
             }
-            float sum[BN / 2];
-            UNROLL(j, BN / 2) sum[j] = 0.f;
+            Sum sum[BN / 2];
+            UNROLL(j, BN / 2) sum[j] = 0;
 #pragma unroll 1
             for (int slice = 0; slice < SLICES; ++slice, ++consumed) {
                 const int stage = team * STAGES + consumed % STAGES;

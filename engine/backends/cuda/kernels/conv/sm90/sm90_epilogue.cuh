@@ -5,13 +5,19 @@
 #define REPEATED 1
 #endif
 
+// The c-th float of a tile's biases. For integers the host pads them to whole tiles.
+DEVICE float bias_at(const KernelArgs& p, int n0, int c)
+{
+    const bool exists = c < BIAS_FLOATS && (MODE == 4 || n0 + c < p.filters);
+    return exists ? p.bias[n0 * COLUMN_FLOATS + c] : 0.f;
+}
+
 // Each thread loads a few biases of a tile before the products and writes them to shared memory after
 // them, where every lane finds those of its columns.
 DEVICE void load_biases(float (&own)[BIASES_PER_THREAD], const KernelArgs& p, int n0, int thread)
 {
     UNROLL(i, BIASES_PER_THREAD) {
-        const int c = thread + i * 128 * CONSUMERS;
-        own[i] = c < BN && n0 + c < p.filters ? p.bias[n0 + c] : 0.f;
+        own[i] = bias_at(p, n0, thread + i * 128 * CONSUMERS);
     }
 }
 
@@ -19,8 +25,14 @@ DEVICE void stage_biases(float* bias, const float (&own)[BIASES_PER_THREAD], int
 {
     UNROLL(i, BIASES_PER_THREAD) {
         const int c = thread + i * 128 * CONSUMERS;
-        if (c < BN) bias[c] = own[i];
+        if (c < BIAS_FLOATS) bias[c] = own[i];
     }
+}
+
+// Multiplies sums of integers, each by its factor, and adds its bias; both lie side by side.
+template <int N> DEVICE void scale_sums(float (&x)[N], const float* bias)
+{
+    UNROLL(i, N) x[i] = fmaf(x[i], bias[2 * i], bias[2 * i + 1]);
 }
 
 // Adds the bias to a warp's 16 rows in the layout of wgmma.
@@ -71,10 +83,34 @@ DEVICE void prefetch_next_weights(const KernelArgs& p)
     if (begin < p.next_bytes) prefetch_l2(p.next + begin, min(p.next_share, p.next_bytes - begin));
 }
 
-DEVICE ResultVector load_vector(const result* from)
+// Loads and stores of any number of words in pieces of at most 16 bytes.
+template <int N> DEVICE void load_words(unsigned (&word)[N], const void* from, bool are_there)
 {
-    const uint4 words = __ldcg(reinterpret_cast<const uint4*>(from));
-    return reinterpret_cast<const ResultVector&>(words);
+    const int wide = N < 4 ? N : 4;
+    UNROLL(i, N / wide) {
+        auto& piece = reinterpret_cast<unsigned (&)[wide]>(word[i * wide]);
+        issue_load(piece, static_cast<const unsigned*>(from) + i * wide, are_there);
+    }
+}
+
+template <int N> DEVICE void store_words(void* to, const unsigned (&word)[N])
+{
+    const int wide = N < 4 ? N : 4;
+    UNROLL(i, N / wide) {
+        auto& piece = reinterpret_cast<const unsigned (&)[wide]>(word[i * wide]);
+        store_vector(static_cast<unsigned*>(to) + i * wide, piece);
+    }
+}
+
+template <int BYTES = 16> DEVICE Bits<BYTES> load_vector(const result* from)
+{
+    if constexpr (BYTES == 8) {
+        const uint2 words = __ldcg(reinterpret_cast<const uint2*>(from));
+        return reinterpret_cast<const Bits<BYTES>&>(words);
+    } else {
+        const uint4 words = __ldcg(reinterpret_cast<const uint4*>(from));
+        return reinterpret_cast<const Bits<BYTES>&>(words);
+    }
 }
 
 template <int N> DEVICE void unpack_vector(const Bits<N * OUT_BYTES>& vector, float (&x)[N])
@@ -147,6 +183,30 @@ template <int BYTES> DEVICE void finish_vector(Bits<BYTES>& x, const Bits<BYTES>
     }
 }
 
+// Adds a vector of residuals to values with their first activation, applies the last one, and packs.
+template <int N>
+DEVICE Bits<N * OUT_BYTES> finished_vector(float (&x)[N], const Bits<N * OUT_BYTES>& residual, const KernelArgs& p)
+{
+    if constexpr (OUT_BYTES == 1) {
+        if constexpr (RESIDUAL) {  // a test for each vector would cost registers
+            UNROLL(i, N) {
+                const float more = byte_to_float(residual.word[i / 4] ^ 0x80808080, i % 4);
+                x[i] = fmaf(more, p.residual_scale, x[i]);
+            }
+        }
+        activate_all(LAST, x);
+        Bits<N> vector;
+        UNROLL(i, N / 4) {
+            vector.word[i] = pack_bytes(x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3], p.out_factor);
+        }
+        return vector;
+    } else {
+        Bits<N * OUT_BYTES> vector = pack_vector(x);
+        finish_vector(vector, residual, p.residual);
+        return vector;
+    }
+}
+
 #if YOLO
 // The mask of a vector of filters from n on.
 DEVICE unsigned yolo_mask_at(int n, const KernelArgs& p)
@@ -192,14 +252,14 @@ template <int N> DEVICE void store_results(float (&x)[N], const KernelArgs& p, i
 }
 
 // Stores a vector to the REPEATED x REPEATED pixels of an upsampled map.
-DEVICE void store_upsampled(const KernelArgs& p, int m, int n, const ResultVector& line)
+template <int BYTES> DEVICE void store_upsampled(const KernelArgs& p, int m, int n, const Bits<BYTES>& line)
 {
     const int x = m - divide(m, p.by_out_w) * p.out_w;
     const size_t first = (size_t)m * REPEATED * REPEATED - x * REPEATED * (REPEATED - 1);
     result* to = static_cast<result*>(p.out) + first * p.out_pitch + n;
     UNROLL(i, REPEATED) {
         UNROLL(j, REPEATED) {
-            store_vector(to + (i * REPEATED * p.out_w + j) * p.out_pitch, line.word);
+            store_words(to + (i * REPEATED * p.out_w + j) * p.out_pitch, line.word);
         }
     }
 }

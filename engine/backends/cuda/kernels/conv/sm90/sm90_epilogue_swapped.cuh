@@ -19,15 +19,20 @@ DEVICE int lane_filter(int member)
     return (warp * 8 + threadIdx.x % 32 / 4) * LANE_FILTERS;
 }
 
-DEVICE void load_lane_biases(float (&bias)[LANE_FILTERS], const KernelArgs& p, int n)
+typedef float LaneBiases[LANE_FILTERS * COLUMN_FLOATS];
+
+DEVICE void load_lane_biases(LaneBiases& bias, const KernelArgs& p, int n)
 {
-    UNROLL(c, LANE_FILTERS) bias[c] = n + c < p.filters ? p.bias[n + c] : 0.f;
+    UNROLL(c, LANE_FILTERS * COLUMN_FLOATS) {
+        bias[c] = n + c / COLUMN_FLOATS < p.filters ? p.bias[n * COLUMN_FLOATS + c] : 0.f;
+    }
 }
 
-DEVICE void init_with_bias(const float (&bias)[LANE_FILTERS], float (&sum)[M_BLOCKS][BN / 2])
+// Integers start from zero, because their bias is added after they are multiplied.
+DEVICE void init_with_bias(const LaneBiases& bias, Sum (&sum)[M_BLOCKS][BN / 2])
 {
     UNROLL(i, M_BLOCKS) {
-        UNROLL(j, BN / 2) sum[i][j] = bias[i * 2 + j / 2 % 2];
+        UNROLL(j, BN / 2) sum[i][j] = MODE == 4 ? 0 : bias[i * 2 + j / 2 % 2];
     }
 }
 
@@ -51,13 +56,15 @@ template <typename Exists, typename PixelOffset> DEVICE void issue_residual_load
 // Finishes and stores a lane's pixels; the first residuals are in flight. As sums are stored, their
 // registers take three times as many residuals, so that the L2's latency is paid twice and not for every
 // part.
-template <typename Exists, typename PixelOffset> DEVICE void epilogue_swapped(float (&sum)[M_BLOCKS][BN / 2],
-    Residuals& residual, const KernelArgs& p, int m, int n, Exists exists, PixelOffset pixel_offset)
+template <typename Exists, typename PixelOffset> DEVICE void epilogue_swapped(Sum (&sum)[M_BLOCKS][BN / 2],
+    const LaneBiases& bias, Residuals& residual, const KernelArgs& p, int m, int n, Exists exists, PixelOffset pixel_offset)
 {
     const int count = min(p.filters - n, LANE_FILTERS);
     auto is_stored = [&](int i) { return count > 0 && exists(i); };
     result* out = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
+#if MODE != 4
     UNROLL(i, M_BLOCKS) activate_all(KIND, sum[i]);
+#endif
 #pragma unroll
     for (int first = 0; first < LANE_PIXELS; first += RESIDUALS_IN_FLIGHT) {
         const int end = first + RESIDUALS_IN_FLIGHT < LANE_PIXELS ? first + RESIDUALS_IN_FLIGHT : LANE_PIXELS;
@@ -65,9 +72,12 @@ template <typename Exists, typename PixelOffset> DEVICE void epilogue_swapped(fl
         for (int i = first; i < end; ++i) {
             float x[LANE_FILTERS];
             UNROLL(c, LANE_FILTERS) x[c] = sum[c / 2][i / 2 * 4 + c % 2 * 2 + i % 2];
+#if MODE == 4
+            scale_sums(x, bias);
+            activate_all(KIND, x);
+#endif
             if constexpr (WHOLE) {
-                LaneVector vector = pack_vector(x);
-                finish_vector(vector, residual[i], p.residual);
+                const LaneVector vector = finished_vector(x, residual[i], p);
                 if (is_stored(i)) store_vector(out + pixel_offset(i) * p.out_pitch, vector.word);
             } else if (is_stored(i)) {
                 if (p.residual) {

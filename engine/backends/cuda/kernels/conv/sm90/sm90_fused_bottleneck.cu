@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
         load_all_weights(weights, ready, p, first.weight, FIRST_BYTES);
     }
     const int n = lane_filter(0);
-    float bias[LANE_FILTERS];
+    LaneBiases bias;
     load_lane_biases(bias, p, n);
     float first_bias[BETWEEN / 4];
     load_first_biases(first_bias, first.bias);

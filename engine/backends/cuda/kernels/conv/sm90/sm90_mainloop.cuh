@@ -1,23 +1,26 @@
 // Arguments, tile coordinates, TMA loads and the wgmma of a slice: the main loop of the sm90
 // convolutions.
 #pragma once
-#define ELEMENT_BYTES (MODE == 0 ? 2 : 4)
+#define ELEMENT_BYTES (MODE == 4 ? 1 : MODE == 0 ? 2 : 4)
 #define ROW_BYTES (BK * ELEMENT_BYTES)  // 128, 64 or 32: one swizzled row of a slice
 #include "fast_divide.cuh"
 #include "sm90_ptx.cuh"
 #include "quad_transpose.cuh"
 #include "wgmma.cuh"
 
-#define STEP_BYTES 32  // one wgmma along k: 16 halves or 8 floats
+#define STEP_BYTES 32  // one wgmma along k: 32 bytes, 16 halves or 8 floats
 #define A_BYTES (BM * ROW_BYTES)
 #define B_BYTES (BN * ROW_BYTES)
 #define WEIGHT_BYTES ((MODE == 2 ? 2 : 1) * B_BYTES)  // high parts, then low parts
 #define STAGE_BYTES (A_BYTES + WEIGHT_BYTES)
 #define M_BLOCKS (BM / 64 / CONSUMERS)  // of 64 rows, for each warpgroup
-#define BIASES_PER_THREAD ((BN + 128 * CONSUMERS - 1) / (128 * CONSUMERS))
+// For each filter a bias, after the factor of its sums if those are integers.
+#define COLUMN_FLOATS (MODE == 4 ? 2 : 1)
+#define BIAS_FLOATS (COLUMN_FLOATS * BN)
+#define BIASES_PER_THREAD ((BIAS_FLOATS + 128 * CONSUMERS - 1) / (128 * CONSUMERS))
 
 struct KernelArgs {
-    const float* bias;
+    const float* bias;  // COLUMN_FLOATS for each filter
     const result* residual;
     void* out;
     unsigned* flag;
@@ -35,6 +38,7 @@ struct KernelArgs {
     int is_residual_far;  // the residual is larger than what the L2 holds
     int entries, box;     // of an anchor, if the output of [yolo] is computed
     float scale_x_y;
+    float residual_scale, out_factor;  // of results in bytes: the value of a step, steps of a value
     Divisor by_split, by_tiles_n, by_out_h, by_out_w, by_slices, by_taps_x;
 };
 
@@ -99,14 +103,14 @@ DEVICE void load_input(unsigned stage, unsigned full, const TensorMap* map, cons
 
 // ---- consumers
 
-template <int N, int M> DEVICE void clear(float (&sum)[N][M])
+template <int N, int M> DEVICE void clear(Sum (&sum)[N][M])
 {
-    UNROLL(i, N * M) sum[i / M][i % M] = 0.f;
+    UNROLL(i, N * M) sum[i / M][i % M] = 0;
 }
 
-#if MODE < 2
+#if MODE != 2
 // One slice: sum += 64 rows of input at `a` times BN rows of weights at `b`.
-DEVICE void wgmma_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
+DEVICE void wgmma_slice(Sum (&sum)[BN / 2], unsigned a, unsigned b)
 {
 #pragma unroll
     for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {

@@ -60,7 +60,7 @@ DEVICE SharedLayout shared_layout(unsigned begin)
     shared.full = shared.patches + SLOTS * SLOT_BYTES;
     shared.empty = shared.full + 8 * SLOTS;
     shared.ready = shared.empty + 8 * SLOTS;
-    shared.end = shared.ready + 8;
+    shared.end = shared.ready + 16;  // vectors lie there
     return shared;
 }
 

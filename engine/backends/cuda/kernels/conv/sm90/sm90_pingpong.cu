@@ -2,7 +2,7 @@
 // blocks are persistent and take tile after tile; TEAMS groups of warpgroups alternate, so that one
 // multiplies while another runs its epilogue. Launched by conv/sm90_pingpong.py.
 //
-// Layout of the operands as in sm90_splitk. Compile-time constants: TEAMS, MODE 0 or 1, and the rest as
+// Layout of the operands as in sm90_splitk. Compile-time constants: TEAMS, MODE 0, 1 or 4, and the rest as
 // in sm90_splitk.
 #include "sm90_pipeline.cuh"
 
@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
             const int n0 = tile.across * BN;
             load_biases(own, p, n0, thread);
             prefetch_residual(p, m0, n0, BM, BN, thread);
-            float sum[M_BLOCKS][BN / 2];
+            Sum sum[M_BLOCKS][BN / 2];
             clear(sum);
             run_mainloop(
                 pipeline, p, iteration, team,
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
                 },
                 [] {});
             // Two rows of biases per team: some threads may still need those of the previous tile.
-            float* bias = biases + (team * 2 + iteration / TEAMS % 2) * BN;
+            float* bias = biases + (team * 2 + iteration / TEAMS % 2) * BIAS_FLOATS;
             stage_biases(bias, own, thread);
             named_barrier(1 + team, 128 * CONSUMERS);
             UNROLL(i, M_BLOCKS) {

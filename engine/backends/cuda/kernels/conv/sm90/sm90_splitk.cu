@@ -23,13 +23,19 @@
 //   REPEATED  upsampling of the result, with WHOLE only
 //   MODE 0    half inputs, half products
 //   MODE 1    float inputs, tf32 products; TMA and the host round to nearest
+//   MODE 4    8-bit integers, products and sums of integers; RESIDUAL tells whether there is one
 //   MODE 2    float inputs, each factor the sum of two tf32 values, three products; the sums of a slice are
 //             added outside the tensor core, which drops bits that a float would keep
 #include "sm90_cluster_reduce.cuh"
+#if MODE == 4
+#include "sm90_epilogue_int8.cuh"
+#define ROWS_BYTES 0
+#else
 #include "sm90_epilogue_shared.cuh"
+#define ROWS_BYTES (BM * ROW_PITCH * OUT_BYTES)  // take the place of the ring
+#endif
 
 #define RING_BYTES (STAGES * STAGE_BYTES)
-#define ROWS_BYTES (BM * ROW_PITCH * OUT_BYTES)  // take the place of the ring
 // The barriers lie after both.
 #define BUFFER_BYTES (RING_BYTES > ROWS_BYTES ? RING_BYTES : ROWS_BYTES)
 // Registers per thread: each quarter of an SM has 512 for every lane. If they suffice for sums, residuals
@@ -111,25 +117,27 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         load_biases(own, p, n0, threadIdx.x);
         prefetch_residual(p, m0, n0, BM, BN, threadIdx.x);
         if (threadIdx.x == 0) prefetch_next_weights(p);
-        float sum[M_BLOCKS][BN / 2];
+        Sum sum[M_BLOCKS][BN / 2];
         clear(sum);
         const int first_row = group * M_BLOCKS * 64 + warp * 16;
+#if MODE != 4
         ResidualVectors residual;
         if (EARLY_RESIDUALS && p.split == 1) {
             mbarrier_wait(full, 0);  // the previous kernel has ended
             issue_residual_loads(residual, p, m0 + first_row, n0, 0);
         }
+#endif
         int stage = 0;
         int phase = 0;
         int previous = -1;
         for (int k = first; k < end; ++k) {
             mbarrier_wait(full + 8 * stage, phase);
             const unsigned a = base + stage * STAGE_BYTES;
-            if (MODE < 2) wgmma_fence();
+            if (MODE != 2) wgmma_fence();
             UNROLL(i, M_BLOCKS) {
                 wgmma_slice(sum[i], a + (group * M_BLOCKS + i) * 64 * ROW_BYTES, a + A_BYTES);
             }
-            if (MODE < 2) {
+            if (MODE != 2) {
                 wgmma_commit();
                 wgmma_wait<1>();  // the previous slice has been read
                 if (previous >= 0 && is_first) mbarrier_arrive(empty + 8 * previous);
@@ -156,10 +164,19 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             cluster_wait();  // a block must exist until what it sent has arrived
             return;
         }
+#if MODE == 4
+        UNROLL(i, M_BLOCKS) {
+            epilogue_from_registers(sum[i], bias, p, n0, [&](int row) {
+                const int m = m0 + first_row + i * 64 + row;
+                return m < p.pixels ? m : -1;
+            });
+        }
+#else
         result* staging = reinterpret_cast<result*>(buffer) + threadIdx.x / 32 * 16 * ROW_PITCH;
         UNROLL(i, M_BLOCKS) {
             const bool is_issued = EARLY_RESIDUALS && i == 0;
             epilogue_rows(sum[i], staging, residual, is_issued, bias, p, m0 + first_row + i * 64, n0);
         }
+#endif
     }
 }

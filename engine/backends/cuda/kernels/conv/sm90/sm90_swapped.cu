@@ -3,7 +3,7 @@
 // give every SM nearly the same number of tiles. Launched by conv/sm90_swapped.py.
 //
 // Layout of the operands as in sm90_splitk; W is stored in tiles of BM filters, ordered as
-// sm90_epilogue_swapped.cuh says. Compile-time constants: TEAMS, MODE 0 or 1, BM (filters), BN (pixels),
+// sm90_epilogue_swapped.cuh says. Compile-time constants: TEAMS, MODE 0, 1 or 4, BM (filters), BN (pixels),
 // and the rest as in sm90_splitk.
 #include "sm90_pipeline.cuh"
 #include "sm90_epilogue_swapped.cuh"
@@ -45,9 +45,9 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
             const int m0 = tile.down * BN;
             const int n0 = tile.across * BM;
             prefetch_residual(p, m0, n0, BN, BM, member * 128 + threadIdx.x % 128);
-            float sum[M_BLOCKS][BN / 2];
-            float bias[LANE_FILTERS];
-            load_lane_biases(bias, p, n0 + own);
+            Sum sum[M_BLOCKS][BN / 2];
+            LaneBiases bias;
+            if (MODE != 4) load_lane_biases(bias, p, n0 + own);
             init_with_bias(bias, sum);
             Residuals residual;
             const int first = m0 + threadIdx.x % 4 * 2;
@@ -60,10 +60,11 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
                 }
             };
             run_mainloop(pipeline, p, iteration, team, multiply, [&] {
+                if (MODE == 4) load_lane_biases(bias, p, n0 + own);  // earlier, there are no registers
                 issue_residual_loads(
                     residual, p, first, n0 + own, 0, RESIDUALS_IN_FLIGHT, exists, pixel_offset);
             });
-            epilogue_swapped(sum, residual, p, first, n0 + own, exists, pixel_offset);
+            epilogue_swapped(sum, bias, residual, p, first, n0 + own, exists, pixel_offset);
             __syncwarp();
         }
     }

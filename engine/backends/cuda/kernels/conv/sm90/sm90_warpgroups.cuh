@@ -1,7 +1,7 @@
 // Shared by persistent kernels: how registers are divided between the producer warpgroup and the
 // consumers, and an epilogue straight from registers.
 #pragma once
-#include "sm90_epilogue.cuh"
+#include "sm90_epilogue_int8.cuh"
 
 #define CONSUMER_GROUPS (TEAMS * CONSUMERS)  // of 128 threads that multiply; one more loads
 #define CONSUMER_THREADS (128 * CONSUMER_GROUPS)
@@ -13,6 +13,7 @@
 
 // Epilogue of a warp's 16 rows from registers, because shared memory is busy with the next slices.
 // pixel_of(row) is the pixel of a row, negative if there is none.
+#if MODE != 4
 template <typename PixelOf> DEVICE void epilogue_from_registers(
     float (&sum)[BN / 2], const float* bias, const KernelArgs& p, int n0, PixelOf pixel_of)
 {
@@ -65,3 +66,4 @@ template <typename PixelOf> DEVICE void epilogue_from_registers(
         }
     }
 }
+#endif

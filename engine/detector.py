@@ -27,6 +27,7 @@ from engine.errors import ImageError, InputError, suggest, within_memory
 from engine.files.naming import shown
 from engine.inputs import Batch, Intake, check_frames
 from engine.passes import optimise
+from engine.passes.quantise import LayerRanges, quantise
 from engine.picture_runs import Keep, Outcome, PictureRuns
 from engine.plan.build import Plan
 from engine.settings import Settings, Tiles
@@ -73,6 +74,7 @@ class Detector:
         agnostic_nms: bool,
         precision: str,
         passes: Sequence[str],
+        ranges: LayerRanges | None = None,
         decoders: DecodePool | None = None,
         jpeg_decoder: JpegDecoder | None = None,
     ) -> None:
@@ -86,6 +88,7 @@ class Detector:
         self._suppression = Suppression(settings.nms, cast(Kind, kind), beta, agnostic_nms)
         self._precision = precision
         self._passes = passes  # applied to `plan` already
+        self._ranges = ranges  # of int8 layers
         self._program = self._compile(plan)
         self._intake = replace(intake, scales=not self._program.scales_pictures)
         self._decoders = decoders  # of untrusted pictures
@@ -625,6 +628,8 @@ class Detector:
         self.close()
 
     def _compile(self, plan: Plan) -> Program:
+        if self._ranges is not None:
+            plan = quantise(plan, self._ranges)
         return self._device.compile(plan, batch=self.settings.batch, precision=self._precision)
 
 

@@ -6,7 +6,7 @@ therefore imports almost nothing at module level.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
@@ -44,6 +44,7 @@ def load(
     device: str | int = "auto",
     threads: int | None = None,
     precision: str = "float32",
+    scales: str | Path | None = None,
     batch: int = 1,
     size: Size | None = None,
     resize: str = "cfg",
@@ -78,6 +79,8 @@ def load(
                that says where the .names file is
     device     "auto" (a usable GPU, else the CPU), "cpu", "cuda", "cuda:1" or 1; `threads` for the
                CPU
+    precision  "float32", "float64" (CPU), "tf32", "float16" (GPU), or "int8", which needs the file
+               that `engine calibrate` makes: `scales`, by default next to the weights
     batch      the maximum number of pictures in one run; a longer list takes several runs
     size       the size of the network's input, in place of the .cfg's
     resize     "cfg" (what the .cfg asks for), "stretch", "letterbox", "exact" (as "cfg", with the
@@ -115,7 +118,7 @@ def load(
     from engine.backends import device_name, open_decoder, open_in_background, warm_up
     from engine.settings import Settings
 
-    for name, path in (("cfg", cfg), ("weights", weights), ("data", data)):
+    for name, path in (("cfg", cfg), ("weights", weights), ("data", data), ("scales", scales)):
         check_kind(name, path, (str, PathLike, NoneType), "a file's name")
     device = device_name(device)
     if _is_for_gpu(decode, untrusted=untrusted) and device == "auto":
@@ -125,6 +128,8 @@ def load(
     sides = _sides(_alias("size", size, None, "imgsz", _turned(imgsz)))
     precision = _alias("precision", precision, "float32", "half", "float16" if half else None)
     check_kind("precision", precision, str, "a name such as 'float32'")
+    if scales is not None and precision != "int8":
+        raise InputError(f"scales: only for precision int8, got {brief(precision)}")
     if max_pixels is not None:
         max_pixels = whole("max_pixels", max_pixels)
     settings = Settings(  # checked before files are read
@@ -151,6 +156,12 @@ def load(
             network = darknet_graph.build(darknet_cfg.read(cfg), size=sides)
             labels = labels_of(names, data, network)
             settings = replace(settings, classes=chosen_classes(classes, exclude, labels))
+            ranges = None
+            if precision == "int8":
+                from engine import scales as scales_file
+
+                found_scales = scales_file.load(scales, cfg, weights, len(network.nodes))
+                ranges = found_scales.ranges
             intake = Intake.of(
                 *(network, resize),
                 orient=orient,
@@ -163,10 +174,10 @@ def load(
                 return lower(network, darknet_weights.load(weights, network))
 
             plan = read_plan()
-            expected = opening.passes() if passes else ()
+            expected = _passes(opening.passes, passes, precision)
             ready = optimise(plan, expected)
             machine = opening.result()
-            wanted = machine.passes if passes else ()
+            wanted = _passes(lambda: machine.passes, passes, precision)
             if wanted != expected:
                 ready = optimise(plan, wanted)
             return Detector(
@@ -176,9 +187,21 @@ def load(
                 agnostic_nms=agnostic_nms,
                 precision=precision,
                 passes=wanted,
+                ranges=ranges,
                 decoders=decoders,
                 jpeg_decoder=open_decoder(machine) if decode == "gpu" else None,
             )
+
+
+def _passes(of_device: Callable[[], Sequence[str]], passes: bool, precision: str) -> Sequence[str]:
+    """Return the passes to run; all devices quantise the same plan."""
+    if not passes:
+        return ()
+    if precision != "int8":
+        return of_device()
+    from engine.passes.quantise import PASSES
+
+    return PASSES
 
 
 def _is_for_gpu(decode: object, *, untrusted: bool) -> bool:

@@ -12,7 +12,6 @@ from engine.backends.base import Device
 from engine.benchmark.roofline import HasPeaks, operations
 from engine.benchmark.workload import Workload
 from engine.errors import InputError
-from engine.passes import optimise
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
 
@@ -47,7 +46,7 @@ def measure(workload: Workload, batch: int) -> Iterator[AlgorithmTime]:
     """Yield the algorithms of each distinct convolution, fastest first."""
     device = workload.device
     autotuned, precision = require_autotuning(device), workload.precision
-    plan = optimise(workload.plan, workload.passes) if workload.passes else workload.plan
+    plan = workload.ready_plan
     with closing(device.compile(plan, batch=batch, precision=precision)) as program:
         plan = program.plan  # the one whose algorithms were chosen
     peaks = device.peaks(precision) if isinstance(device, HasPeaks) else None

@@ -12,6 +12,7 @@ from engine.backends.base import Device, TimedProgram
 from engine.darknet.graph import Graph
 from engine.errors import InputError
 from engine.passes import optimise
+from engine.passes.quantise import LayerRanges, quantise
 from engine.plan.build import Plan
 from engine.settings import Settings
 
@@ -28,9 +29,16 @@ class Workload:
     passes: Sequence[str] = ()
     is_trained: bool = True
     picture: Array | None = None  # uint8 (height, width, channels)
+    ranges: LayerRanges | None = None  # of int8
+
+    @property
+    def ready_plan(self) -> Plan:
+        """The plan after the passes."""
+        plan = optimise(self.plan, self.passes) if self.passes else self.plan
+        return plan if self.ranges is None else quantise(plan, self.ranges)
 
     def compile(self, batch: int) -> TimedProgram:
-        plan = optimise(self.plan, self.passes) if self.passes else self.plan
+        plan = self.ready_plan
         program = self.device.compile(plan, batch=batch, precision=self.precision)
         if not isinstance(program, TimedProgram):
             raise InputError(f"{self.device.name}: expected one device, got several")

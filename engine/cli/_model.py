@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from engine.detector import Detector
 
 
+PRECISIONS = "float32, tf32, float16 or int8"
+SCALES = "of int8, made by: calibrate (next to the weights)"
+
+
 def add_arguments(
     parser: argparse.ArgumentParser, metavar: str = "IMAGE", what: str = "pictures"
 ) -> None:
@@ -47,7 +51,8 @@ def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
         default="auto",
         help="auto, cpu, cuda (all cards), cuda:0 or 0, cuda:0,1, ort (auto)",
     )
-    running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
+    running.add_argument("--precision", default="float32", help=PRECISIONS)
+    running.add_argument("--scales", metavar="FILE", help=SCALES)
     running.add_argument(
         "--half",
         action="store_const",
@@ -117,6 +122,7 @@ def load(arguments: argparse.Namespace, *, has_default: bool = True, **more: Any
         data=arguments.data,
         device=arguments.device,
         precision=arguments.precision,
+        scales=arguments.scales,
         batch=arguments.batch,
         threads=arguments.threads,
         size=arguments.size,
@@ -130,6 +136,7 @@ def load(arguments: argparse.Namespace, *, has_default: bool = True, **more: Any
 def files(arguments: argparse.Namespace) -> list[str | Path | None]:
     """Return the files of the model that are known before it is downloaded."""
     given = [arguments.cfg, arguments.weights, arguments.names, arguments.data]
+    given.append(getattr(arguments, "scales", None))
     if arguments.data and not arguments.names:
         from engine.darknet.names import find_names
 

@@ -12,6 +12,7 @@ from engine.errors import InputError
 
 if TYPE_CHECKING:
     from engine.darknet.graph import Graph
+    from engine.passes.quantise import LayerRanges
     from engine.plan.build import Plan
 
 
@@ -70,6 +71,22 @@ def read(arguments: argparse.Namespace) -> tuple[Graph, Plan]:
     _model.fill_in(arguments)
     graph = graph_of(arguments)
     return graph, lower(graph, weights.load(arguments.weights, graph))
+
+
+def ranges(
+    arguments: argparse.Namespace, graph: Graph, plan: Plan, *, is_trained: bool
+) -> LayerRanges | None:
+    """Return the ranges of int8; those of noise for random weights; None in other precisions."""
+    if arguments.precision != "int8":
+        return None
+    if not is_trained and not arguments.scales:
+        from engine.calibrate.collect import ranges_of_noise
+
+        return ranges_of_noise(plan)
+    from engine import scales
+
+    cfg = _model.network(str(arguments.cfg or arguments.model))
+    return scales.load(arguments.scales, cfg, arguments.weights, len(graph.nodes)).ranges
 
 
 def read_or_make(arguments: argparse.Namespace) -> tuple[Graph, Plan, bool]:

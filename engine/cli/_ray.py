@@ -177,6 +177,8 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
         "orient": not arguments.no_exif,
         **chosen,
     }
+    if arguments.precision == "int8" or arguments.scales:
+        options |= {"precision": arguments.precision, "scales": arguments.scales}
     with engine.load(
         *files, arguments.names, data=arguments.data, device="cpu", **options
     ) as detector:

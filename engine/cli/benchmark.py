@@ -23,6 +23,9 @@ from engine.errors import InputError
 from engine.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.backends.base import Device
     from engine.benchmark.layers import LayerTime, Profile
     from engine.benchmark.stages import TimeBudget, Timing
     from engine.benchmark.workload import Workload
@@ -39,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     running.add_argument(
         "--device", default="auto", help="auto, cpu, cuda (all cards), cuda:0 or cuda:0,1 (auto)"
     )
-    running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
+    running.add_argument("--precision", default="float32", help=_model.PRECISIONS)
+    running.add_argument("--scales", metavar="FILE", help=_model.SCALES)
     running.add_argument("--threads", type=int, metavar="N", help="threads of the CPU backend")
     running.add_argument(
         "--batch", type=batches, default=(1,), metavar="N,N", help="batch sizes to measure (1)"
@@ -103,9 +107,10 @@ def _measure(arguments: argparse.Namespace) -> int:
             plan,
             device,
             arguments.precision,
-            passes=() if arguments.no_passes else device.passes,
+            passes=_passes(arguments, device),
             is_trained=is_trained,
             picture=_picture(arguments.image, graph.net.channels),
+            ranges=_network.ranges(arguments, graph, plan, is_trained=is_trained),
         )
         budget = TimeBudget(arguments.warm_up, arguments.seconds)
         report = _Report(workload, is_quiet=arguments.json == "-")
@@ -122,6 +127,16 @@ def _measure(arguments: argparse.Namespace) -> int:
         device.close()
     report.write(arguments)
     return 0
+
+
+def _passes(arguments: argparse.Namespace, device: Device) -> Sequence[str]:
+    if arguments.no_passes:
+        return ()
+    if arguments.precision != "int8":
+        return device.passes
+    from engine.passes.quantise import PASSES
+
+    return PASSES
 
 
 class _Report:

@@ -242,6 +242,20 @@ def _examples_from_detector(
     return examples, failures
 
 
+def average_precisions(detector: Detector, source: str) -> dict[str, float | None]:
+    """Return COCO's average precisions of a detector on labelled pictures."""
+    from engine.evaluate import coco_files, dataset
+    from engine.evaluate.score import score
+
+    if Path(source).suffix.lower() == ".json":
+        truth = coco_files.read_truth(source, detector.labels)
+    else:
+        truth = dataset.read(source, detector.labels)
+    examples, failures = _examples_from_detector(detector, truth, "coco")
+    _print_problems(truth, failures)
+    return score(examples, truth.names).summary
+
+
 def _examples_from_file(
     arguments: argparse.Namespace, truth: GroundTruth
 ) -> tuple[list[Example], list[str]]:

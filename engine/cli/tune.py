@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _network.add_arguments(parser)
     running = parser.add_argument_group("running")
     running.add_argument("--device", default="cuda:0", help="cuda:0, cuda:1 … (cuda:0)")
-    running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
+    running.add_argument("--precision", default="float32", help=_model.PRECISIONS)
+    running.add_argument("--scales", metavar="FILE", help=_model.SCALES)
     running.add_argument(
         "--batch", type=batches, default=(1,), metavar="N,N", help="batch sizes to tune for (1)"
     )
@@ -78,9 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _tune(device: CudaDevice, arguments: argparse.Namespace) -> None:
     from engine.passes import optimise
+    from engine.passes.quantise import quantise
 
-    graph, plan, _ = _network.read_or_make(arguments)
+    graph, plan, is_trained = _network.read_or_make(arguments)
     ready = optimise(plan, device.passes)
+    ranges = _network.ranges(arguments, graph, plan, is_trained=is_trained)
+    if ranges is not None:
+        ready = quantise(ready, ranges)
     for batch in arguments.batch:
         name = f"{graph.file}, {arguments.precision}, batch {batch}"
         options: dict[str, Any] = {"batch": batch, "precision": arguments.precision}

@@ -14,6 +14,7 @@ from engine.darknet import graph as darknet_graph
 from engine.errors import ConfigError
 from engine.files.naming import shown
 from engine.fleet import ray_resources
+from engine.scales import path_beside
 
 if TYPE_CHECKING:
     from engine.detector import Detector
@@ -41,6 +42,9 @@ class PackedModel:
         **options: Any,
     ) -> PackedModel:
         files = {_CFG: Path(cfg).read_bytes(), _WEIGHTS: Path(weights).read_bytes()}
+        scales = options.pop("scales", None) or path_beside(weights)
+        if options.get("precision") == "int8":
+            files[str(path_beside(_WEIGHTS))] = Path(scales).read_bytes()
         for node in darknet_graph.build(darknet_cfg.read(cfg)).nodes:
             if tree := getattr(node.layer, "tree", None):
                 if Path(tree).is_absolute() or ".." in Path(tree).parts:

@@ -26,6 +26,7 @@ NETS = {
 PICTURES = {"detect": "turned.jpg", "classify": "turned.jpg", "evaluate": "set"}
 SERVES = {"serve"}  # runs until it is stopped; tests/serve covers its flags
 TUNES = {"tune"}  # needs a GPU; test_tune.py covers its flags
+CALIBRATES = {"calibrate"}  # test_calibrate.py covers its flags
 DARKNETS = {"classifier", "detector", "yolo"}  # tests/cli/darknet covers their options
 
 
@@ -122,13 +123,23 @@ def test_how_a_network_is_run(folder, usual, command, flags):
     assert RUNNING[flags](answers(folder, command, flags)[1], usual[command])
 
 
+INT8 = "--precision int8 --scales int8.txt"
+
+
+@pytest.mark.parametrize("command", NETS)
+def test_int8_with_scales(folder, usual, command):
+    cfg, weights, *_ = NETS[command].split()
+    run(folder, f"calibrate {cfg} {weights} dog.png many -o int8.txt --overwrite --device cpu")
+    assert same(answers(folder, command, INT8)[1], usual[command])  # its maps are too narrow
+
+
 HALF = "--half"
 
 
 @pytest.mark.parametrize("command", NETS)
 def test_half_is_float16(folder, command):
     done = run(folder, f"{command} {NETS[command]} {PICTURES[command]} {HALF}", status=2)
-    assert "precision: expected float32 or float64, got 'float16'" in done.err
+    assert "precision: expected float32 or float64 or int8, got 'float16'" in done.err
 
 
 def test_a_cpu_has_no_engine_that_decodes(folder):
@@ -411,6 +422,7 @@ BENCHMARK = {
     "--size 32": lambda told: told["input"] == [3, 32, 32],
     "--device cpu --threads 1": lambda told: told["device"] == "cpu:1",
     "--precision float64": lambda told: told["precision"] == "float64",
+    "--precision int8 --scales int8.txt": lambda told: told["precision"] == "int8",
     "--batch 1,2": lambda told: {each["batch"] for each in told["stages"]} == {1, 2},
     "--image dog.png": lambda told: told["stages"][0]["median"] > 0,
     "--video street.mp4": lambda told: told["sources"][-1]["source"] == "video",
@@ -432,6 +444,8 @@ def test_benchmark(folder, flags):
     if "--video" in flags:
         needs.package("av")
         write_video(folder / "street.mp4")
+    if "int8" in flags:
+        run(folder, "calibrate my.cfg my.weights dog.png -o int8.txt --overwrite --device cpu")
     text = f"benchmark {FILES_OF_NET} --device cpu {BRIEFLY} {flags}"
     told = document(folder, text)
     assert told["weights"] == "given"
@@ -580,10 +594,12 @@ TESTED = {
     "doctor": [DOCTOR],
 }
 for _command, _net in NETS.items():
-    TESTED[_command] += [_net, ZOO, THREADS, HALF]
+    TESTED[_command] += [_net, ZOO, THREADS, HALF, INT8]
 
 
-@pytest.mark.parametrize("command", sorted(set(cli.commands()) - SERVES - TUNES - DARKNETS))
+@pytest.mark.parametrize(
+    "command", sorted(set(cli.commands()) - SERVES - TUNES - CALIBRATES - DARKNETS)
+)
 def test_every_flag_is_tested(command):
     words = {word for text in TESTED.get(command, ()) for word in text.split()}
     options = [each.option_strings for each in cli.parser_of(command).actions[1:]]

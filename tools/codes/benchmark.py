@@ -75,6 +75,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cfg", type=Path)
     parser.add_argument("--weights", type=Path)
+    parser.add_argument("--precision", default="float32")
     parser.add_argument("--scenes", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=31)
     parser.add_argument("--processes", type=int, default=2)
@@ -97,6 +98,7 @@ def load(options: argparse.Namespace, threshold: float, size: int | None = None)
         model.names,
         device="cpu",
         threads=1,
+        precision=options.precision,
         threshold=threshold,
         size=size,
     )

@@ -1,0 +1,1 @@
+"""Find the scales of int8 activations, and the layers that int8 would harm, from pictures."""

@@ -1,0 +1,119 @@
+"""Choose the limits of activations and the layers that stay float, by the error of the outputs.
+
+The error is that of the network's outputs on a few pictures, relative to their root mean square
+in float32: the root of the mean over the outputs, heads included, of the squared relative errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+
+import numpy as np
+
+from engine.arrays import Array
+from engine.backends.base import Device
+from engine.calibrate.collect import compile_once
+from engine.calibrate.histogram import Histogram
+from engine.passes import optimise
+from engine.passes.quantise import PASSES, LayerRanges, candidates, quantise
+from engine.plan.build import Plan
+
+METHODS = ("max", "99.99%", "99.9%", "mse")
+_TINY = 1e-30
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The result."""
+
+    method: str
+    ranges: LayerRanges
+    error: float  # of the network with these ranges
+    error_without_floats: float  # if no layer stayed float
+    errors: dict[int, float] = field(default_factory=dict)  # by convolution, if only it is int8
+    error_by_method: dict[str, float] = field(default_factory=dict)
+
+
+class Measurement:
+    """The errors of quantised versions of one plan on the same inputs."""
+
+    def __init__(self, plan: Plan, device: Device, rows: Sequence[Array]) -> None:
+        self.plan = optimise(plan, PASSES)
+        self._device, self._rows = device, rows
+
+    @cached_property
+    def convolutions(self) -> list[int]:
+        """The layers that may be int8."""
+        return candidates(self.plan)
+
+    @cached_property
+    def _expected(self) -> list[tuple[Array, ...]]:
+        return self._run(self.plan, "float32")
+
+    def error(self, ranges: LayerRanges) -> float:
+        """Return the error of the network with these ranges."""
+        quantised = quantise(self.plan, ranges)
+        if not quantised.scales:
+            return 0.0
+        return _relative_error(self._expected, self._run(quantised, "int8"))
+
+    def _run(self, plan: Plan, precision: str) -> list[tuple[Array, ...]]:
+        with closing(compile_once(self._device, plan, precision)) as program:
+            return [program.forward(row) for row in self._rows]
+
+
+def choose(
+    measurement: Measurement,
+    histograms: Sequence[Histogram],
+    target: float,
+    report: Report = lambda text: None,
+) -> Chosen:
+    """Return the method with the least error, and float layers until the target holds.
+
+    Layers become float in the order of the error that each of them causes alone.
+    """
+    by_method: dict[str, float] = {}
+    limits: dict[str, dict[int, float]] = {}
+    for method in METHODS:
+        limits[method] = {n: each.limit(method) for n, each in enumerate(histograms)}
+        by_method[method] = measurement.error(LayerRanges(limits[method]))
+        report(f"{method}: error {by_method[method]:.4f}")
+    best = min(by_method, key=by_method.__getitem__)
+    largest, convolutions = limits[best], measurement.convolutions
+    errors: dict[int, float] = {}
+    for layer in convolutions:
+        others = [each for each in convolutions if each != layer]
+        errors[layer] = measurement.error(LayerRanges(largest, others))
+        report(f"layer {layer}: error {errors[layer]:.4f} if only it is int8")
+    floats: list[int] = []
+    error = by_method[best]
+    for layer in sorted(errors, key=lambda each: -errors[each]):
+        if error <= target or not errors[layer]:
+            break
+        floats.append(layer)
+        error = measurement.error(LayerRanges(largest, floats))
+        report(f"layer {layer} stays float: error {error:.4f}")
+    ranges = LayerRanges(largest, frozenset(floats))
+    return Chosen(best, ranges, error, by_method[best], errors, by_method)
+
+
+def _relative_error(
+    expected: Sequence[tuple[Array, ...]], found: Sequence[tuple[Array, ...]]
+) -> float:
+    squares = []
+    for outputs in zip(zip(*expected, strict=True), zip(*found, strict=True), strict=True):
+        first, second = (np.concatenate(part).astype(np.float64) for part in outputs)
+        if not np.isfinite(first).all():
+            continue  # such an output says nothing
+        if not np.isfinite(second).all():
+            return inf
+        axes = (0, 2, 3) if first.shape[2] * first.shape[3] > 1 else (0, 1, 2, 3)
+        size = np.square(first).sum(axis=axes)
+        difference = np.square(second - first).sum(axis=axes)
+        squares.append(float(np.mean(difference / np.maximum(size, _TINY))))
+    return float(np.sqrt(np.mean(squares))) if squares else 0.0

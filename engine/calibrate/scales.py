@@ -1,0 +1,96 @@
+"""Calibrate a network: from its files and pictures to what a .scales file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from math import nan
+from pathlib import Path
+
+from engine import __version__
+from engine.arrays import Array
+from engine.backends import open_device
+from engine.backends.base import Device
+from engine.backends.host_processing import scaled
+from engine.calibrate.choose import Chosen, Measurement, Report, choose
+from engine.calibrate.collect import count_magnitudes
+from engine.darknet.graph import Graph
+from engine.errors import ImageError, InputError
+from engine.inputs import Intake
+from engine.plan.build import Plan
+from engine.scales import LayerScale, Scales, digest
+from engine.sources.pictures import pictures_of
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The options of calibrate()."""
+
+    pictures: int = 300  # at most
+    measured: int = 4  # of these pictures, on which errors are measured
+    target: float = 0.07  # the error that the network may have
+
+
+def calibrate(
+    graph: Graph,
+    plan: Plan,
+    files: tuple[str | Path, str | Path],
+    sources: Sequence[str],
+    device: Device,
+    options: Calibration,
+    *,
+    warn: Report,
+) -> tuple[Scales, Chosen]:
+    """Return the scales of a network; `files` are its .cfg and .weights.
+
+    `plan` is without fusion. `warn` gets the errors of pictures that cannot be read.
+    """
+    if graph.task == "other":
+        raise InputError(f"{graph.file}: finds neither boxes nor classes in pictures")
+    kept: list[Array] = []
+    count = 0
+
+    def rows() -> Iterator[Array]:
+        nonlocal count
+        for row in islice(_rows(graph, sources, warn), options.pictures):
+            count += 1
+            if len(kept) < options.measured:
+                kept.append(row)
+            yield row
+
+    histograms = count_magnitudes(plan, device, rows())
+    if not count:
+        raise InputError("no picture could be read: expected some, best a few hundred")
+    with closing(open_device("cpu")) as cpu:
+        chosen = choose(Measurement(plan, cpu, kept), histograms, options.target)
+    about = {
+        "engine": __version__,
+        "pictures": str(count),
+        "limits": chosen.method,
+        "error": f"{chosen.error:.4f}",
+    }
+    layers = tuple(_layer(node.kind, number, chosen) for number, node in enumerate(graph.nodes))
+    cfg, weights = map(digest, files)
+    return Scales(cfg, weights, layers, about), chosen
+
+
+def _layer(kind: str, number: int, chosen: Chosen) -> LayerScale:
+    ranges = chosen.ranges
+    way = "-"
+    if number in chosen.errors:
+        way = "float" if number in ranges.floats else "int8"
+    return LayerScale(kind, ranges.largest[number], way, chosen.errors.get(number, nan))
+
+
+def _rows(graph: Graph, sources: Sequence[str], warn: Callable[[str], None]) -> Iterator[Array]:
+    """Yield the input for each picture."""
+    intake = Intake.of(graph)
+    for source in pictures_of(sources):
+        batch = intake.prepare([source])
+        (picture,) = batch.pictures
+        if isinstance(picture, ImageError):
+            warn(str(picture))
+        else:
+            yield scaled(batch.placed)

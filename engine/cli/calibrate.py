@@ -1,0 +1,160 @@
+"""Make the file that --precision int8 needs: calibrate NET PICTURES, which are like those to come.
+
+It holds how large the outputs of each layer are, and which convolutions stay float because int8
+would change the results too much. A few hundred pictures are best; they need no labels.
+
+engine calibrate my.cfg my.weights photos/ -o my.scales
+engine calibrate my.cfg my.weights photos/ --check labelled/   # average precision, too
+"""
+
+from __future__ import annotations
+
+import argparse
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.cli import _model, _network, _output_files
+from engine.cli._stderr import print_stderr
+from engine.cli._table import align
+from engine.errors import InputError
+from engine.files.naming import shown
+
+if TYPE_CHECKING:
+    from engine.calibrate.choose import Chosen
+    from engine.scales import Scales
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "inputs",
+        nargs="*",
+        metavar="NET PICTURE",
+        help="a CFG and WEIGHTS or a name, then pictures, folders, .txt lists or videos",
+    )
+    _network.add_arguments(parser)
+    running = parser.add_argument_group("running")
+    running.add_argument("--device", default="auto", help="auto, cpu or cuda:0 (auto)")
+    running.add_argument("--threads", type=int, metavar="N", help="threads of the CPU backend")
+    choosing = parser.add_argument_group("choosing")
+    choosing.add_argument(
+        "--pictures", type=_count, default=300, metavar="N", help="at most N pictures (300)"
+    )
+    choosing.add_argument(
+        "--measure", type=_count, default=4, metavar="N", help="pictures to measure errors on (4)"
+    )
+    choosing.add_argument(
+        "--target",
+        type=_fraction,
+        default=0.07,
+        metavar="X",
+        help="relative error of the outputs, above which layers stay float (0.07)",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "-o", "--output", metavar="FILE", help="the scales (next to the weights: NAME.scales)"
+    )
+    output.add_argument(
+        "--check",
+        metavar="LIST|DIR|JSON",
+        help="print the average precision on these labelled pictures, in float32 and in int8",
+    )
+    output.add_argument("--names", metavar="FILE", help="class names, for --check")
+    output.add_argument("--overwrite", action="store_true", help="replace an existing file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from engine.backends import open_chosen
+    from engine.calibrate.scales import Calibration, calibrate
+    from engine.files.atomic import write_new
+    from engine.scales import path_beside
+
+    pictures = _network.take_files(arguments, arguments.inputs)
+    if pictures and not (arguments.cfg or arguments.model) and _is_model(pictures[0]):
+        arguments.model = pictures.pop(0)
+    if not pictures:
+        raise InputError("no picture named: expected some, best a folder of a few hundred")
+    _model.fill_in(arguments)
+    arguments.model = None  # its files are known now
+    files = arguments.cfg, arguments.weights
+    path = arguments.output or str(path_beside(arguments.weights))
+    reserved = _output_files.ReservedPaths([*files, *pictures])
+    _output_files.check_output("--output", path, reserved, overwrite=arguments.overwrite)
+    graph, plan = _network.read(arguments)
+    device = open_chosen(arguments.device, arguments.threads)
+    try:
+        options = Calibration(arguments.pictures, arguments.measure, arguments.target)
+        scales, chosen = calibrate(graph, plan, files, pictures, device, options, warn=_warn)
+    finally:
+        device.close()
+    write_new(Path(path), str(scales).encode(), overwrite=arguments.overwrite)
+    print(*_lines(scales, chosen), sep="\n")
+    print(f"{shown(path)}: {scales.about['pictures']} pictures")
+    if arguments.check:
+        _check(arguments, path)
+    return 0
+
+
+def _is_model(name: str) -> bool:
+    from engine.models import registry
+
+    return not Path(name).exists() and registry.knows(name)
+
+
+def _lines(scales: Scales, chosen: Chosen) -> list[str]:
+    rows = [("layer", "section", "largest", "multiplies", "error alone")]
+    for number, each in enumerate(scales.layers):
+        if not isnan(each.error):
+            row = (str(number), each.kind, f"{each.largest:.4g}", each.way, f"{each.error:.4f}")
+            rows.append(row)
+    methods = ", ".join(f"{name} {error:.4f}" for name, error in chosen.error_by_method.items())
+    lines = [*align(rows), ""]
+    lines.append(f"relative error of the outputs with all of these in int8: {methods}")
+    count = len(chosen.ranges.floats)
+    kept = f"{count} stay{'s' if count == 1 else ''} float" if count else "none stays float"
+    return [*lines, f"limits by {chosen.method}, {kept}: error {chosen.error:.4f}"]
+
+
+def _check(arguments: argparse.Namespace, scales: str) -> None:
+    """Print the average precision in float32 and in int8."""
+    import engine
+    from engine.cli.evaluate import average_precisions
+
+    rows = [["precision", "AP", "AP50", "AP75"]]
+    for precision in ("float32", "int8"):
+        with engine.load(
+            *(arguments.cfg, arguments.weights, arguments.names),
+            device="cpu",
+            threads=arguments.threads,
+            size=arguments.size,
+            precision=precision,
+            scales=scales if precision == "int8" else None,
+            threshold=0.005,
+        ) as detector:
+            found = average_precisions(detector, arguments.check)
+        rows.append([precision, *(_number(found[name]) for name in rows[0][1:])])
+    print("", *align(rows), sep="\n")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _warn(text: str) -> None:
+    print_stderr(f"Error: {text}")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
+    return int(text)
+
+
+def _fraction(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
+    return number

@@ -1,0 +1,131 @@
+"""The .scales file: what `engine calibrate` found for the int8 precision of one network.
+
+It is text. The digests say which .cfg and .weights it belongs to; a line of a layer holds the
+largest magnitude of its output that int8 holds and, if it is a convolution, how it multiplies and
+the relative error of the network's outputs if it alone did so in int8.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isnan, nan
+from pathlib import Path
+
+from engine.errors import InputError
+from engine.files.naming import shown
+from engine.passes.quantise import LayerRanges
+
+_TITLE = "engine scales 1"
+_MOST_BYTES = 4 << 20
+_BLOCK = 1 << 22
+_WAYS = ("int8", "float", "-")
+
+
+@dataclass(frozen=True)
+class LayerScale:
+    """What is known of one layer."""
+
+    kind: str
+    largest: float  # infinite if the layer has infinite values
+    way: str = "-"  # how a convolution multiplies: int8 or float; - for other layers
+    error: float = nan  # of the network's outputs if only this convolution multiplies integers
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The contents of a file."""
+
+    cfg: str  # digests
+    weights: str
+    layers: tuple[LayerScale, ...]
+    about: Mapping[str, str] = field(default_factory=dict)  # how they were found
+
+    @property
+    def ranges(self) -> LayerRanges:
+        """What passes/quantise.py needs."""
+        return LayerRanges(
+            {number: each.largest for number, each in enumerate(self.layers)},
+            frozenset(number for number, each in enumerate(self.layers) if each.way == "float"),
+        )
+
+    def __str__(self) -> str:
+        lines = [_TITLE, f"cfg {self.cfg}", f"weights {self.weights}"]
+        lines += [f"{name} {value}" for name, value in self.about.items()]
+        lines += ["# layer, kind, largest magnitude, multiplies in, error if only it is int8"]
+        for number, each in enumerate(self.layers):
+            error = "-" if isnan(each.error) else f"{each.error:.3g}"
+            lines.append(f"{number} {each.kind} {each.largest:.9g} {each.way} {error}")
+        return "\n".join(lines) + "\n"
+
+
+def digest(path: str | Path) -> str:
+    """Return the SHA-256 of a file."""
+    found = hashlib.sha256()
+    with Path(path).open("rb") as file:
+        while block := file.read(_BLOCK):
+            found.update(block)
+    return found.hexdigest()
+
+
+def path_beside(weights: str | Path) -> Path:
+    """Return where the scales of weights are looked for."""
+    return Path(weights).with_suffix(".scales")
+
+
+def load(path: str | Path | None, cfg: str | Path, weights: str | Path, layers: int) -> Scales:
+    """Read the scales of a network with so many layers, by default those next to its weights."""
+    found = path_beside(weights) if path is None else Path(path)
+    again = f"engine calibrate {shown(str(cfg))} {shown(str(weights))} PICTURES"
+    if not found.is_file():
+        raise InputError(f"{shown(str(found))}: no such file, which int8 needs. Make it: {again}")
+    scales = read(found)
+    for name, own in (("cfg", cfg), ("weights", weights)):
+        if getattr(scales, name) != digest(own):
+            raise InputError(
+                f"{shown(str(found))}: is of another {shown(str(own))}. Again: {again}"
+            )
+    if len(scales.layers) != layers:
+        count = f"expected {layers} layers, got {len(scales.layers)}"
+        raise InputError(f"{shown(str(found))}: {count}. Again: {again}")
+    return scales
+
+
+def read(path: Path) -> Scales:
+    """Parse a file."""
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES)
+    name = shown(str(path))
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError:
+        raise InputError(f"{name}: expected a text file of: engine calibrate") from None
+    if not lines or lines[0] != _TITLE:
+        raise InputError(f"{name}: expected a file of: engine calibrate")
+    about: dict[str, str] = {}
+    layers: list[LayerScale] = []
+    for number, line in enumerate(lines[1:], 2):
+        first, _, rest = line.partition(" ")
+        if first.startswith("#"):
+            continue
+        if not first.isdigit():
+            about[first] = rest
+            continue
+        if first != str(len(layers)) or (layer := _layer(rest.split(" "))) is None:
+            expected = f"{len(layers)} KIND LARGEST int8|float|- ERROR"
+            raise InputError(f"{name}:{number}: expected {expected}, got {shown(line)!r}")
+        layers.append(layer)
+    digests = [about.pop(each, "") for each in ("cfg", "weights")]
+    return Scales(digests[0], digests[1], tuple(layers), about)
+
+
+def _layer(words: list[str]) -> LayerScale | None:
+    if len(words) != 4 or words[2] not in _WAYS:
+        return None
+    kind, largest, way, error = words
+    try:
+        found = LayerScale(kind, float(largest), way, nan if error == "-" else float(error))
+    except ValueError:
+        return None
+    return None if isnan(found.largest) or found.largest < 0 else found

@@ -1,0 +1,163 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+import engine
+from engine import cli
+from tests.pictures import write_picture
+from tests.small_models import write_model
+
+NET = """
+[net]
+width=32
+height=32
+channels=3
+
+[convolutional]
+batch_normalize=1
+filters=16
+size=3
+pad=1
+activation=leaky
+
+[maxpool]
+size=2
+stride=2
+
+[convolutional]
+batch_normalize=1
+filters=16
+size=3
+pad=1
+activation=leaky
+
+[convolutional]
+filters=16
+size=1
+activation=linear
+
+[yolo]
+mask=0,1
+anchors=10,14, 23,27
+classes=3
+num=2
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("int8"), NET, ["cat", "dog", "cow"])
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    for seed in range(3):
+        write_picture(tmp_path / f"set/images/{seed}.png", seed=seed)
+        label = tmp_path / f"set/labels/{seed}.txt"
+        label.parent.mkdir(exist_ok=True)
+        label.write_text("0 0.5 0.5 0.6 0.8\n")
+    return tmp_path / "set/images"
+
+
+def calibrate(model, *words):
+    return cli.main(["calibrate", *map(str, (model.cfg, model.weights, *words)), "--device", "cpu"])
+
+
+def test_it_writes_scales_with_which_int8_runs(model, pictures, tmp_path, capsys):
+    path = tmp_path / "my.scales"
+    options = "-o", path, "--names", model.names, "--check", pictures, "--measure", 2
+    assert calibrate(model, pictures, *options) == 0
+    out = capsys.readouterr().out
+    assert f"{path}: 3 pictures" in out
+    assert [line.split()[:2] for line in out.splitlines()[1:3]] == [
+        ["2", "convolutional"],
+        ["3", "convolutional"],
+    ]
+    assert [line.split()[0] for line in out.splitlines()[-3:]] == ["precision", "float32", "int8"]
+    picture = pictures / "0.png"
+    files = model.cfg, model.weights, model.names
+    with (
+        engine.load(*files, device="cpu", precision="int8", scales=path) as small,
+        engine.load(*files, device="cpu") as whole,
+    ):
+        x = np.random.default_rng(0).random((1, 3, 32, 32), np.float32)
+        (found,), (expected,) = small.forward(x), whole.forward(x)
+        assert 0 < np.linalg.norm(found - expected) < 0.07 * np.linalg.norm(expected)
+        assert len(small.layer_outputs(x)) == 5
+        assert len(small(picture)) == len(whole(picture))
+
+
+def test_scales_next_to_the_weights_are_found_and_not_replaced(model, pictures, capsys):
+    beside = model.weights.with_suffix(".scales")
+    try:
+        assert calibrate(model, pictures, "--pictures", 1) == 0
+        assert "1 pictures" in capsys.readouterr().out
+        detect = ["detect", *model.options, "--precision", "int8", str(pictures / "0.png")]
+        assert cli.main(detect) == 0
+        assert calibrate(model, pictures) == 2
+        assert "--overwrite" in capsys.readouterr().err
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def test_one_grey_picture_is_enough(model, tmp_path, capsys):
+    grey = tmp_path / "grey.png"
+    Image.new("RGB", (40, 30), (128, 128, 128)).save(grey)
+    assert calibrate(model, grey, "-o", tmp_path / "grey.scales") == 0
+    assert "1 pictures" in capsys.readouterr().out
+
+
+def test_black_pictures_and_dead_channels(tmp_path, capsys):
+    """Zeros in all of a layer, and in one channel of it."""
+    folder = tmp_path / "dead"
+    folder.mkdir()
+    model = write_model(folder, NET, ["a", "b", "c"])
+    from engine.darknet import cfg, graph, weights
+
+    network = graph.build(cfg.read(model.cfg))
+    arrays = [dict(each) for each in weights.load(model.weights, network)]
+    for layer, channels in ((0, slice(3, 4)), (2, slice(None))):
+        for name in ("weight", "scale", "bias"):
+            key = next((each for each in arrays[layer] if each.startswith(name)), None)
+            if key:
+                arrays[layer][key] = np.array(arrays[layer][key])
+                arrays[layer][key][channels] = 0
+    weights.save(model.weights, network, arrays, overwrite=True)
+    black = tmp_path / "black.png"
+    Image.new("RGB", (40, 30)).save(black)
+    path = tmp_path / "dead.scales"
+    assert calibrate(model, black, write_picture(tmp_path / "p.png"), "-o", path) == 0
+    with (
+        engine.load(model.cfg, model.weights, device="cpu", precision="int8", scales=path) as small,
+        engine.load(model.cfg, model.weights, device="cpu") as whole,
+    ):
+        x = np.random.default_rng(0).random((1, 3, 32, 32), np.float32)
+        (found,), (expected,) = small.forward(x), whole.forward(x)
+        assert np.linalg.norm(found - expected) < 0.07 * np.linalg.norm(expected)
+
+
+def test_no_picture_is_an_error_in_one_line(model, tmp_path, capsys):
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    assert calibrate(model, tmp_path / "bad.png", "-o", tmp_path / "a.scales") == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert "no picture could be read" in last
+    assert calibrate(model) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no picture named" in line
+    assert not (tmp_path / "a.scales").exists()
+
+
+def test_int8_without_scales_says_how_to_make_them(model, pictures, capsys):
+    detect = ["detect", *model.options, "--precision", "int8", str(pictures / "0.png")]
+    assert cli.main(detect) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "net.scales: no such file" in line
+    assert "engine calibrate" in line
+    with pytest.raises(engine.InputError, match="scales: only for precision int8"):
+        engine.load(model.cfg, model.weights, device="cpu", scales="a.scales")
+
+
+def test_benchmarks_of_random_weights_need_no_scales(model, capsys):
+    words = ["--cfg", str(model.cfg), "--device", "cpu", "--precision", "int8", "--seconds", "0.01"]
+    assert cli.main(["benchmark", *words, "--warm-up", "0", "--layers"]) == 0
+    assert "int8" in capsys.readouterr().out

@@ -1,0 +1,70 @@
+import re
+from math import inf, nan
+
+import pytest
+
+from engine import scales
+from engine.errors import InputError
+from engine.scales import LayerScale, Scales
+
+
+@pytest.fixture
+def files(tmp_path):
+    cfg, weights = tmp_path / "a.cfg", tmp_path / "a.weights"
+    cfg.write_text("[net]")
+    weights.write_bytes(b"1234")
+    layers = (
+        LayerScale("convolutional", 12.5),
+        LayerScale("convolutional", inf, "float", 0.25),
+        LayerScale("yolo", 3.25, "int8", nan),
+    )
+    made = Scales(scales.digest(cfg), scales.digest(weights), layers, {"pictures": "3"})
+    (tmp_path / "a.scales").write_text(str(made))
+    return cfg, weights
+
+
+def test_a_file_is_found_next_to_the_weights_and_read_as_written(files):
+    found = scales.load(None, *files, layers=3)
+    assert str(found) == scales.path_beside(files[1]).read_text()
+    assert found.about == {"pictures": "3"}
+    assert found.ranges.largest == {0: 12.5, 1: inf, 2: 3.25}
+    assert found.ranges.floats == {1}
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_scales_of_other_files_are_refused(files, which):
+    files[which].write_bytes(b"changed")
+    name = re.escape(str(files[which]))
+    with pytest.raises(InputError, match=rf"is of another {name}\. Again: engine calibrate"):
+        scales.load(None, *files, layers=3)
+
+
+def test_none_is_an_error_that_says_how_to_make_one(files, tmp_path):
+    with pytest.raises(InputError, match=r"b\.scales: no such file.* Make it: engine calibrate"):
+        scales.load(tmp_path / "b.scales", *files, layers=3)
+
+
+def test_the_number_of_layers_must_be_that_of_the_network(files):
+    with pytest.raises(InputError, match="expected 4 layers, got 3"):
+        scales.load(None, *files, layers=4)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "expected a file of: engine calibrate"),
+        (b"\xff\xfe", "expected a text file of: engine calibrate"),
+        (b"engine scales 1\n0 maxpool 1\n", r":2: expected 0 KIND LARGEST"),
+        (b"engine scales 1\n0 maxpool 1 - -\n2 maxpool 1 - -\n", ":3: expected 1 KIND"),
+        (b"engine scales 1\n0 maxpool nan - -\n", ":2: expected"),
+        (b"engine scales 1\n0 maxpool -1 - -\n", ":2: expected"),
+        (b"engine scales 1\n0 maxpool 1 int4 -\n", ":2: expected"),
+        (b"engine scales 1\n0 maxpool 1 int8 x\n", ":2: expected"),
+    ],
+)
+def test_other_content_is_an_error_in_one_line(tmp_path, content, message):
+    path = tmp_path / "bad.scales"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        scales.read(path)
+    assert "\n" not in str(caught.value)

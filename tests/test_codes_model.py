@@ -73,3 +73,10 @@ def test_opencv_finds_the_same_boxes(model):
     apart = np.abs(ours[:, None, :4] - theirs[None, :, :4]).max(axis=2)
     assert apart.min(axis=0).max() < 1e-3  # each of theirs is one of ours, and vice versa
     assert apart.min(axis=1).max() < 1e-3
+
+
+def test_the_model_has_scales_for_int8(model):
+    with engine.load(precision="int8", device="cpu") as detector:
+        result = detector(ROOT / "docs/parcel.jpg")
+    expected = ["aztec", "barcode", "barcode", "datamatrix", "datamatrix", "pdf417", "qr"]
+    assert sorted(result.labels) == expected

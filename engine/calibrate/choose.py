@@ -1,7 +1,8 @@
 """Choose the limits of activations and the layers that stay float, by the error of the outputs.
 
 The error is that of the network's outputs on a few pictures, relative to their root mean square
-in float32: the root of the mean over the outputs, heads included, of the squared relative errors.
+in float32. Of a detector these are the scores of all its boxes, whatever the threshold, and their
+sides and centres times the score: raw outputs would tell more of the background than of objects.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from engine.passes.quantise import PASSES, LayerRanges, candidates, quantise
 from engine.plan.build import Plan
 
 METHODS = ("max", "99.99%", "99.9%", "mse")
-_TINY = 1e-30
 Report = Callable[[str], None]
+Outputs = tuple[Array, ...]
+_NONE = -1.0  # a threshold that every box exceeds
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Measurement:
         return candidates(self.plan)
 
     @cached_property
-    def _expected(self) -> list[tuple[Array, ...]]:
+    def _expected(self) -> list[Outputs]:
         return self._run(self.plan, "float32")
 
     def error(self, ranges: LayerRanges) -> float:
@@ -62,9 +64,12 @@ class Measurement:
             return 0.0
         return _relative_error(self._expected, self._run(quantised, "int8"))
 
-    def _run(self, plan: Plan, precision: str) -> list[tuple[Array, ...]]:
+    def _run(self, plan: Plan, precision: str) -> list[Outputs]:
         with closing(compile_once(self._device, plan, precision)) as program:
-            return [program.forward(row) for row in self._rows]
+            if not plan.heads:
+                return [program.forward(row) for row in self._rows]
+            found = (program.detect(row, threshold=_NONE) for row in self._rows)
+            return [_decoded(candidates) for each in found for candidates in each]
 
 
 def choose(
@@ -102,18 +107,26 @@ def choose(
     return Chosen(best, ranges, error, by_method[best], errors, by_method)
 
 
-def _relative_error(
-    expected: Sequence[tuple[Array, ...]], found: Sequence[tuple[Array, ...]]
-) -> float:
+def _relative_error(expected: Sequence[Outputs], found: Sequence[Outputs]) -> float:
+    """Return the error of all outputs; those that are not finite in float32 tell nothing."""
     squares = []
     for outputs in zip(zip(*expected, strict=True), zip(*found, strict=True), strict=True):
-        first, second = (np.concatenate(part).astype(np.float64) for part in outputs)
+        first, second = (
+            np.concatenate([each.reshape(-1) for each in part]).astype(np.float64)
+            for part in outputs
+        )
         if not np.isfinite(first).all():
-            continue  # such an output says nothing
-        if not np.isfinite(second).all():
+            continue
+        if first.shape != second.shape or not np.isfinite(second).all():
             return inf
-        axes = (0, 2, 3) if first.shape[2] * first.shape[3] > 1 else (0, 1, 2, 3)
-        size = np.square(first).sum(axis=axes)
-        difference = np.square(second - first).sum(axis=axes)
-        squares.append(float(np.mean(difference / np.maximum(size, _TINY))))
+        size = np.square(first).sum()
+        squares.append(np.square(second - first).sum() / size if size else 0.0)
     return float(np.sqrt(np.mean(squares))) if squares else 0.0
+
+
+def _decoded(candidates: Array) -> Outputs:
+    """Return the scores of all boxes, and their sides and centres times their best scores."""
+    scores = candidates[:, 5:]
+    centres, sides = candidates[:, :2], candidates[:, 2:4]
+    best = scores.max(axis=1, initial=0, keepdims=True)
+    return scores, best * np.sqrt(np.abs(sides)), best * centres

@@ -29,8 +29,8 @@ class Calibration:
     """The options of calibrate()."""
 
     pictures: int = 300  # at most
-    measured: int = 4  # of these pictures, on which errors are measured
-    target: float = 0.07  # the error that the network may have
+    measured: int = 8  # of these pictures, on which errors are measured
+    target: float = 0.1  # the error that the network may have
 
 
 def calibrate(

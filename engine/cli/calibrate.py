@@ -41,14 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pictures", type=_count, default=300, metavar="N", help="at most N pictures (300)"
     )
     choosing.add_argument(
-        "--measure", type=_count, default=4, metavar="N", help="pictures to measure errors on (4)"
+        "--measure", type=_count, default=8, metavar="N", help="pictures to measure errors on (8)"
     )
     choosing.add_argument(
         "--target",
         type=_fraction,
-        default=0.07,
+        default=0.1,
         metavar="X",
-        help="relative error of the outputs, above which layers stay float (0.07)",
+        help="relative error of the outputs, above which layers stay float (0.1)",
     )
     output = parser.add_argument_group("output")
     output.add_argument(

@@ -11,6 +11,7 @@ Tensors that ops copy from one to the other share one scale; so does a concatena
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import count
@@ -83,7 +84,12 @@ class _Choice:
         for tensor, view in plan.views.items():
             self._join_scaled((tensor, view.root))
         largest = self._largest(ranges)
-        able = [op for op in plan.ops if isinstance(op, Conv2d) and self._can_multiply(op)]
+        stems = _stems(plan)
+        able = [
+            op
+            for op in plan.ops
+            if isinstance(op, Conv2d) and self._can_multiply(op) and op not in stems
+        ]
         able = [op for op in able if not set(layers_of(op)) & set(ranges.floats)]
         kept = self._choose(largest, able)
         self.convolutions = frozenset(op for op in able if self._typed[op.src] in kept)
@@ -150,6 +156,29 @@ class _Choice:
             if not (_moves(op) or _adds(op) or (isinstance(op, Conv2d) and op.groups == 1)):
                 kept.discard(self._typed[op.out])
         return kept & {self._typed[op.src] for op in able}
+
+
+def _stems(plan: Plan) -> set[Conv2d]:
+    """Return the convolution that halves the map after the first one, if it is of that kind.
+
+    Cards compute both in one float16 kernel: the map between them is the largest of the network,
+    and to write it in int8 takes longer.
+    """
+    firsts = {
+        op.out
+        for op in plan.ops
+        if isinstance(op, Conv2d) and op.src == plan.source and op.is_bare and op.stride == (1, 1)
+    }
+    reads = Counter(tensor for op in plan.ops for tensor in op.reads)
+    return {
+        op
+        for op in plan.ops
+        if isinstance(op, Conv2d)
+        and op.src in firsts
+        and reads[op.src] == 1
+        and op.is_bare
+        and op.stride == (2, 2)
+    }
 
 
 class _Groups:

@@ -106,6 +106,17 @@ def test_an_addition_of_its_own_is_int8():
     assert {stem, left, right, total} <= plan.scales.keys()
 
 
+@pytest.mark.parametrize(("stride", "is_int8"), [(1, True), (2, False)])
+def test_a_convolution_that_halves_the_first_map_stays_float(stride, is_int8):
+    net = Layers(channels=3)
+    first = net.conv(net.source, 16)
+    second = net.conv(first, 32, stride=stride)
+    last = net.conv(second, 16)
+    plan = net.quantised(last, layers=[first, second, last])
+    assert second in plan.scales
+    assert (first in plan.scales) == is_int8
+
+
 def test_depthwise_convolutions_are_float_and_so_is_what_they_write():
     net = Layers(channels=3)
     stem = net.conv(net.source, 16)

@@ -2,7 +2,7 @@
 
 It runs after all other passes; PASSES are the ones to run before, on any device, so that all of
 them quantise the same tensors. A tensor becomes int8 if a convolution reads it that then multiplies
-integers, and only convolutions and ops that move values write it. Heads and outputs are float, and
+integers, and only convolutions, shortcuts and ops that move values write it. Heads and outputs are float, and
 so is what squeeze-and-excite blocks, depthwise convolutions and recurrent layers read and write.
 
 Tensors that ops copy from one to the other share one scale; so does a concatenation with its parts.
@@ -153,7 +153,8 @@ class _Choice:
             if not can_be:
                 kept.discard(self._typed[tensor])
         for op in plan.ops:
-            if not (_moves(op) or _adds(op) or (isinstance(op, Conv2d) and op.groups == 1)):
+            is_dense = isinstance(op, Conv2d) and op.groups == 1
+            if not (_moves(op) or is_dense or isinstance(op, ops.Add)):
                 kept.discard(self._typed[op.out])
         return kept & {self._typed[op.src] for op in able}
 

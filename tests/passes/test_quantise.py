@@ -95,6 +95,18 @@ def test_a_shortcut_has_a_scale_of_its_own():
     assert scales == {stem: np.float32(2 / 127), total: np.float32(5 / 127)}
 
 
+def test_a_shortcut_of_unequal_maps_is_float_and_writes_int8():
+    net = Layers(channels=3)
+    stem = net.conv(net.source, 16)
+    small = net.conv(stem, 32, stride=2)
+    total = net.add(small, stem)  # read as flat arrays
+    last = net.conv(total, 16)
+    plan = net.quantised(last, layers=[stem, small, total, last])
+    assert {stem, total} <= plan.scales.keys()
+    (add,) = (op for op in plan.ops if isinstance(op, ops.Add))
+    assert not {add.out, *add.sources} & plan.scales.keys()
+
+
 def test_an_addition_of_its_own_is_int8():
     net = Layers(channels=3)
     stem = net.conv(net.source, 16)

@@ -2,8 +2,8 @@
 
 It runs after all other passes; PASSES are the ones to run before, on any device, so that all of
 them quantise the same tensors. A tensor becomes int8 if a convolution reads it that then multiplies
-integers, and only convolutions, shortcuts and ops that move values write it. Heads and outputs are float, and
-so is what squeeze-and-excite blocks, depthwise convolutions and recurrent layers read and write.
+integers, and only convolutions, shortcuts and ops that move values write it. Heads and outputs are
+float, and so is what squeeze-and-excite blocks, depthwise convolutions and recurrent layers use.
 
 Tensors that ops copy from one to the other share one scale; so does a concatenation with its parts.
 """

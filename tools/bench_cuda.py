@@ -39,10 +39,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.backends import open_device
 from engine.backends.base import Placed
+from engine.calibrate.collect import ranges_of_noise
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import EngineError
-from engine.passes import optimise
+from engine.passes import optimise, quantise
 from engine.plan.build import Plan
 from engine.vision.resize import Placement
 from tools import random_model
@@ -55,6 +56,7 @@ PEER_OF = {
     "float32": {"fp32": GRAPH},
     "tf32": {"tf32": GRAPH},
     "float16": {"fp16": GRAPH, "fp16-compile": COMPILE},
+    "int8": {},
 }
 
 
@@ -81,11 +83,16 @@ def main(words: list[str] | None = None) -> int:
     document = Document.open(arguments, words, device.describe())
     for spec in arguments.nets:
         name, _, size = spec.partition("@")
-        plan = optimise(random_plan(Path(name), int(size) if size else None), device.passes)
-        network = f"{Path(name).stem}@{plan.source.shape.width}"
+        written = random_plan(Path(name), int(size) if size else None)
+        network = f"{Path(name).stem}@{written.source.shape.width}"
         peers = peer_rows(arguments, spec, precisions, document) if arguments.peer else []
         for precision, batch in product(precisions, batches):
             start = time.perf_counter()
+            if precision == "int8":
+                ranges = ranges_of_noise(written)
+                plan = quantise.quantise(optimise(written, quantise.PASSES), ranges)
+            else:
+                plan = optimise(written, device.passes)
             program = device.compile(plan, batch=batch, precision=precision, **options)
             ms, ready = measure_forward(program, batch, arguments.repeats, start)
             boxes_ms = measure_to_boxes(program, batch, arguments.repeats) if plan.heads else None

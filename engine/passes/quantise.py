@@ -211,7 +211,7 @@ def _moves(op: Op) -> bool:
 
 def _adds(op: Op) -> bool:
     """Whether it is an addition of whole maps, which may be int8 with a scale each."""
-    if not isinstance(op, ops.Add) or op.weights is not None:
+    if not isinstance(op, ops.Add) or op.weights is not None or len(op.sources) != 2:
         return False
     return all((each.shape, each.steps) == (op.out.shape, op.out.steps) for each in op.sources)
 

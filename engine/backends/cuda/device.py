@@ -35,7 +35,7 @@ from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
 
 _log = logging.getLogger(__name__)
-_PRECISIONS = ("float32", "tf32", "float16")
+_PRECISIONS = ("float32", "tf32", "float16", "int8")
 
 
 class CudaDevice:
@@ -80,7 +80,7 @@ class CudaDevice:
         choice between the two.
         """
         fused = self._fused(plan, batch, precision, algorithm)
-        if fused.target.precision != precision:
+        if fused.target.precision not in (precision, "float16"):
             _log.info("%s: runs in float32: %s would change its results", self.name, precision)
         limit = time_limit() if tune and algorithm is None else 0
         has_state = any(each.is_state for each in plan.tensors)  # which a change would lose
@@ -241,17 +241,18 @@ class CudaDevice:
         """Validate what was asked for and run the passes before the choice of algorithms."""
         if precision not in _PRECISIONS:
             known = " or ".join(_PRECISIONS)
-            is_of_cpus = precision in ("float64", "int8")
+            is_of_cpus = precision == "float64"
             hint = " CPUs have it: device cpu" if is_of_cpus else suggest(precision, _PRECISIONS)
             raise InputError(f"{self.name}: precision: expected {known}, got {precision!r}.{hint}")
         if batch < 1:
             raise InputError(f"{self.name}: batch: expected at least 1, got {batch}")
         target = Target(
             batch=batch,
-            precision=precision,
+            precision="float16" if precision == "int8" else precision,
             capability=self.card.capability,
             multiprocessors=self.card.multiprocessors,
             algorithm=algorithm,
+            scales=plan.scales,
         )
         return lowering.fuse(plan, target)
 
@@ -273,8 +274,11 @@ def _close(decoders: list[CardJpegDecoder], context: Context) -> None:
 
 
 def _by_precision(fused: Lowered) -> Iterator[tuple[Plan, Target]]:
-    """Yield the ops in the program's precision, and those that run in float32 instead."""
+    """Yield the ops in the program's precision, and those that run in others instead."""
     plan, target = fused.plan, fused.target
-    for each in dict.fromkeys((target.precision, "float32")):
+    targets = {"int8": replace(target, precision="int8"), "float32": target.in_floats()}
+    for each in dict.fromkeys((target.precision, "int8", "float32")):
         part = tuple(op for op in plan.ops if target.of(op).precision == each)
-        yield replace(plan, ops=part), target if each == target.precision else target.in_floats()
+        own = target if each == target.precision else targets[each]
+        if part or each != "int8":
+            yield replace(plan, ops=part), own

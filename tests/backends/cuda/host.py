@@ -36,7 +36,7 @@ def _options() -> tuple[str, ...]:
 
 
 needs_gxx = needs.program("g++")
-DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",)}
+DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",), "int8": ("-DSTORE_INT8",)}
 _C_TYPES = {
     "P": ctypes.c_void_p,
     "i": ctypes.c_int,

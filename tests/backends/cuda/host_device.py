@@ -237,12 +237,12 @@ class _TapedKernels(HostKernels):
         library: ctypes.CDLL | None,
         driver: HostDriver,
         launched: set[str],
-        in_floats: Callable[[], _TapedKernels],
+        storing: Callable[[str], _TapedKernels],
     ) -> None:
         super().__init__(library)
         self.driver = driver
         self.launched = launched
-        self.in_floats = in_floats
+        self.storing = storing
 
     def load(self, files: object, tiles: object) -> None: ...
 
@@ -286,8 +286,7 @@ class HostContext(Context):
 
     def kernels(self, precision: str) -> HostKernels:
         library = build(*DEFINES[precision]) if self._runs_kernels else None
-        in_floats = partial(self.kernels, "float32")
-        return _TapedKernels(library, self.driver, self.launched, in_floats)
+        return _TapedKernels(library, self.driver, self.launched, self.kernels)
 
     def _translated(self, function: Callable[[], Any]) -> Any:
         with self.enqueue_lock.lock:  # the host has no driver errors to translate

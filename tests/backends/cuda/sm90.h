@@ -225,7 +225,7 @@ inline float read_shared(unsigned at)
     return x;
 }
 // The last warp of four is slow here, so that the others get far ahead of it.
-template <int N> inline void store_vector(void* to, const unsigned (&word)[N])
+template <int N, typename Word> inline void store_vector(void* to, const Word (&word)[N])
 {
     for (int turns = 0; running / 32 % 4 == 3 && turns < 50; ++turns) wait_a_turn();
     std::memcpy(to, word, sizeof word);

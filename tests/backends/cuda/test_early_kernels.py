@@ -1,6 +1,8 @@
 """What the first run needs is loaded while weights are prepared."""
 
-from collections.abc import Callable, Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,11 +29,14 @@ class NotedKernels:
     """Notes the tiles that it is asked for; its kernels do nothing."""
 
     def __init__(self, precision: str, noted: list[tuple[str, object, int]]) -> None:
-        self.in_floats: Callable[[], NotedKernels] = lambda: self
-        if precision == "float16":
-            self.in_floats = lambda: NotedKernels("float32", noted)
         self._precision = precision
         self._noted = noted
+
+    def storing(self, precision: str) -> NotedKernels:
+        are_alike = (self._precision, precision) == ("tf32", "float32")
+        if are_alike or precision == self._precision:
+            return self
+        return NotedKernels(precision, self._noted)
 
     def load(self, files: Iterable[str], tiles: Iterable[Any]) -> None:
         self._noted += [(self._precision, file, 0) for file in files]

@@ -19,12 +19,14 @@ from engine.plan.ops import Conv2d, Tensor
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run
 from tests.backends.cuda.test_mma_kernels import Problem as HalvesProblem
-from tests.backends.cuda.test_mma_kernels import convolution
+from tests.backends.cuda.test_mma_kernels import convolution, detecting, yolo_output
+from tests.backends.cuda.test_sm90_kernels import opening, run_chain
 
 Array = NDArray[Any]
 
 pytestmark = [pytest.mark.slow, needs_gxx]
 
+SMALL = "implicit_gemm_64x32x6_split1"
 EXACT = {"linear", "relu", "leaky"}  # activations of which the kernels round nothing else
 
 
@@ -88,6 +90,8 @@ class Problem:
             scale = self.scales.get(op.residual, 1.0)
             x = (self.inputs[op.residual].astype(np.float64) * scale + x).astype(single)
         x = np.asarray(ACTIVATIONS[op.last_activation].numpy(x), single)
+        if op.yolo:
+            return yolo_output(op.yolo, x.astype(np.float64)).astype(single)
         if op.upsample:
             x = x.repeat(op.upsample.stride, axis=2).repeat(op.upsample.stride, axis=3)
         return x
@@ -116,7 +120,7 @@ def check(
 def assert_right(problem: Problem, got: Array, x: Array, name: str) -> None:
     """Compare results with `x`, the values before they are rounded to the type of results."""
     op, writes = problem.op, problem.writes
-    is_exact = {op.activation, op.last_activation} <= EXACT
+    is_exact = {op.activation, op.last_activation} <= EXACT and op.yolo is None
     if writes == "int8":
         scaled = x.astype(np.float64) * int8.inverse(problem.scales[op.out])
         expected = np.clip(np.rint(scaled), -128, 127)
@@ -211,6 +215,14 @@ def test_patches_agree_with_the_definition(
     check(name, op, rows=9)
 
 
+@pytest.mark.parametrize(
+    "name", ["sm90_splitk_64x64x8x1_split2", "sm90_pingpong_128x64x8x1_teams2", SMALL]
+)
+def test_a_detection_layer_is_computed_from_integers(name: str) -> None:
+    op = detecting(75, scale_x_y=1.05, channels=1024)
+    check(name, op, writes="float32", rows=9)
+
+
 GEMMS = {
     "16_channels": convolution((16, 7, 9), 32, activation="leaky"),
     "k_of_no_whole_step": convolution((48, 6, 7), 48, activation="mish"),
@@ -223,7 +235,6 @@ GEMMS = {
         (48, 9, 7), 80, stride=(2, 1), activation="leaky", has_residual=True, last_activation="relu"
     ),
 }
-SMALL = "implicit_gemm_64x32x6_split1"
 
 
 @pytest.mark.parametrize("op", GEMMS.values(), ids=GEMMS)
@@ -286,3 +297,9 @@ def test_sums_of_halves_are_rounded_to_integers(name: str, op: Conv2d) -> None:
     rounded = np.clip(np.rint(expected / scale), -128, 127)
     assert np.abs(got - rounded).max() <= 1
     assert (got == rounded).mean() > 0.95
+
+
+@pytest.mark.parametrize("side", [(63, 45), (31, 130)], ids=str)
+def test_the_first_two_convolutions_write_integers(side: tuple[int, int]) -> None:
+    chain = opening(side, 64, ("leaky", "mish"))
+    run_chain(chain, multiprocessors=2, present=2, writes_int8=True)

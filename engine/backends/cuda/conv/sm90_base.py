@@ -126,7 +126,7 @@ def can_run(target: Target, op: ops.Conv2d) -> bool:
         return False
     if op.src in target.misaligned or op.src.shape.channels * target.bytes_of(op.src) % 16:
         return False
-    if target.precision == "int8" and not epilogue_params(target, op)["is_whole"]:
+    if {op.src, op.out} & target.scales.keys() and not epilogue_params(target, op)["is_whole"]:
         return False
     reach = [(k - 1) * d for k, d in zip(op.kernel, op.dilation, strict=True)]
     return (
@@ -151,12 +151,13 @@ def epilogue_params(target: Target, op: ops.Conv2d) -> dict[str, Any]:
     yolo = kernel_args.yolo_mode(op)
     is_aligned = not {op.out, op.residual} & target.misaligned
     is_int8 = target.precision == "int8"
-    together = SIXTEEN if is_int8 else EIGHT  # filters
+    together = SIXTEEN if is_int8 or op.out in target.scales else EIGHT  # filters
+    filters = whole_eights(op.out.shape.channels) if yolo else op.out.shape.channels
     return {
         "mode": MODES[target.precision],
         "out_bytes": target.bytes_of(op.out),
         "kinds": kernel_args.kinds(op),
-        "is_whole": is_aligned and (op.out.shape.channels % together == 0 or yolo > 0),
+        "is_whole": is_aligned and filters % together == 0,
         "has_residual": not is_int8 or op.residual is not None,
         "yolo": yolo,
     }

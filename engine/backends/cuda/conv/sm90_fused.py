@@ -96,7 +96,7 @@ class FusedPair(ABC):
             return False
         if first.out.shape != second.src.shape or first.out.shape.channels != _BETWEEN:
             return False
-        if any(target.bytes_of(each) != 2 for each in (first.out, second.out)):
+        if target.bytes_of(first.out) != 2 or target.bytes_of(second.out) > 2:
             return False
         if not sm90_base.epilogue_params(target, second)["is_whole"]:
             return False
@@ -238,6 +238,8 @@ class FusedBottleneck(FusedPair):
         if not sm90_base.can_run(target, first) or not first.is_pointwise or not first.is_bare:
             return False
         if target.bytes_of(first.src) != 2 or first.src.shape.channels != _CHANNELS:
+            return False
+        if target.bytes_of(second.out) != 2:
             return False
         return second.stride == (1, 1) and second.residual == first.src
 

@@ -47,7 +47,7 @@ class SwappedTile(PingPongTile):
 @dataclass(frozen=True)
 class Swapped(PersistentGemm):
     family = "sm90_swapped"
-    int8 = True
+    int8 = writes_int8 = True
 
     filters: int
     teams: int

@@ -33,6 +33,9 @@ class Unfused(Algorithm):
         return self.inner.name
 
     def can_run(self, target: Target, op: ops.Conv2d) -> bool:
+        _, rest = _split(op)
+        if op.out in target.scales and len(rest) > 1:
+            return False  # whose last steps need floats
         return has_more(op) and self.inner.can_run(*alone(target, op))
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
@@ -80,6 +83,8 @@ def alone(target: Target, op: ops.Conv2d) -> tuple[Target, ops.Conv2d]:
     like = op.out if rest else op.src
     if like in target.floats:
         target = replace(target, floats=target.floats | {between})
+    if like in target.scales:
+        target = replace(target, scales={**target.scales, between: target.scales[like]})
     if between.shape.channels * target.bytes_of(between) % _PACK:
         target = replace(target, misaligned=target.misaligned | {between})
     return target, part

@@ -21,7 +21,7 @@ _FOLDER = "engine/backends/cuda/kernels"  # how messages of the compiler name a 
 _HEADER = "common.cuh"  # joined before the other headers, which may use it
 _FUNCTIONS = "functions.cuh"  # joined before the activations
 _LOCAL_INCLUDE = re.compile(r'^#include ".*$|^#pragma once$', re.MULTILINE)
-_DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",)}
+_DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",), "int8": ("-DSTORE_INT8",)}
 
 _KERNEL = re.compile(
     r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)'

@@ -123,9 +123,8 @@ class Context:
     def kernels(self, precision: str) -> Kernels:
         """Return the kernels that store activations in this precision."""
         if precision not in self._kernels:
-            others = partial(self.kernels, "float32") if precision == "float16" else None
             self._kernels[precision] = Kernels(
-                self.driver, self.card.capability, precision, in_floats=others
+                self.driver, self.card.capability, precision, others=self.kernels
             )
         return self._kernels[precision]
 

@@ -25,6 +25,9 @@ _C_TYPES: dict[str, Any] = {
 }
 
 
+_ALIKE = {"tf32": ("float32",)}  # precisions of which the kernels are the same
+
+
 class Kernels:
     """The kernels of one precision in the context that loads them.
 
@@ -38,17 +41,22 @@ class Kernels:
         capability: tuple[int, int],
         precision: str,
         *,
-        in_floats: Callable[[], Kernels] | None = None,
+        others: Callable[[str], Kernels],
     ) -> None:
-        """`in_floats` returns the kernels that store floats, if these do not."""
+        """`others` returns the kernels that store another precision."""
         self.driver = driver
-        self.in_floats = in_floats or (lambda: self)
+        self._others = others
         self._capability = capability
         self._precision = precision
         self._is_early = capability >= EARLY_STARTS
         self._modules: dict[str | Tile, Module] = {}  # by the file, or by the tile
         self._functions: dict[tuple[str, int], Function] = {}
         self._tiles: dict[tuple[Tile, int], Function] = {}
+
+    def storing(self, precision: str) -> Kernels:
+        """Return the kernels that store a precision: these if they do."""
+        are_alike = precision in (self._precision, *_ALIKE.get(self._precision, ()))
+        return self if are_alike else self._others(precision)
 
     def load(self, files: Iterable[str], wanted: Iterable[Tile]) -> None:
         """Compile files of kernels and tiles, on all cores at once, and load them."""

@@ -21,13 +21,39 @@ DEVICE unsigned pack_half2(float low, float high)
     return 0;  // never called
 #endif
 }
-#ifdef STORE_HALF
+#if defined(STORE_INT8)
+typedef signed char real;
+#elif defined(STORE_HALF)
 typedef __half real;
 #else
 typedef float real;
 #endif
 DEVICE float to_float(float x) { return x; }
 DEVICE void put(float* p, float x) { *p = x; }
+
+// Values in bytes are signed steps, from -128 to 127. Conversions of floats and bytes run at a fraction of the rate of sums. A float of 2^23 and more has its
+// integer part in its lowest bits.
+
+// Four values times `factor`, rounded to nearest, ties to even, and saturated.
+DEVICE unsigned pack_bytes(float a, float b, float c, float d, float factor)
+{
+    const auto step = [=](float x) {
+        const float zero = 12582912.f;  // 1.5 * 2^23
+        const float sum = fmaf(x, factor, zero);
+        return __float_as_uint(fminf(fmaxf(sum, zero - 128.f), zero + 127.f));
+    };
+    return __byte_perm(
+        __byte_perm(step(a), step(b), 0x0040), __byte_perm(step(c), step(d), 0x0040), 0x5410);
+}
+
+// The i-th byte of a word of which every byte has been xored with 0x80.
+DEVICE float byte_to_float(unsigned flipped, int i)
+{
+    return __uint_as_float(__byte_perm(flipped, 0x4B000000, 0x7540 + i)) - (8388608.f + 128.f);
+}
+
+DEVICE float to_float(signed char x) { return x; }
+DEVICE void put(signed char* p, float x) { *p = (signed char)pack_bytes(x, x, x, x, 1.f); }
 
 // The first statement of a kernel that is launched early (programmatic dependent launch): wait until the
 // previous kernel has ended and its results are visible, and let the next kernel start early too.
@@ -116,6 +142,9 @@ template <int BYTES> struct alignas(BYTES) Bits {
 template <> struct Bits<2> {
     unsigned short word[1];
 };
+template <> struct Bits<1> {
+    unsigned char word[1];
+};
 
 template <int V> DEVICE Bits<V * sizeof(real)> load_bits(const real* p)
 {
@@ -141,6 +170,19 @@ template <int V> DEVICE float value_of(const Bits<V * sizeof(real)>& bits, int i
     return to_float(reinterpret_cast<const Raw<V>&>(bits).v[i]);
 }
 
+// Stores values times `factor`, rounded to bytes.
+template <int V> DEVICE void store_bytes(signed char* p, const Pack<V>& pack, float factor)
+{
+    Raw<V, signed char> raw;
+    UNROLL(i, (V + 3) / 4) {
+        const float* v = pack.v + 4 * i;
+        const int last = V < 4 ? V - 1 : 3;
+        const unsigned word = pack_bytes(v[0], v[min(1, last)], v[min(2, last)], v[last], factor);
+        UNROLL(j, last + 1) raw.v[i * 4 + j] = (signed char)(word >> 8 * j);
+    }
+    *reinterpret_cast<Raw<V, signed char>*>(p) = raw;
+}
+
 // Halves are packed into words first, because the compiler would split the store into one store per half.
 template <int V, typename T> DEVICE void store(T* p, const Pack<V>& pack)
 {
@@ -148,6 +190,8 @@ template <int V, typename T> DEVICE void store(T* p, const Pack<V>& pack)
         Bits<V * 2> bits;
         UNROLL(i, V / 2) bits.word[i] = pack_half2(pack.v[2 * i], pack.v[2 * i + 1]);
         *reinterpret_cast<Bits<V * 2>*>(p) = bits;
+    } else if constexpr (sizeof(T) == 1) {
+        store_bytes<V>(p, pack, 1.f);
     } else {
         Raw<V, T> raw;
         UNROLL(i, V) put(&raw.v[i], pack.v[i]);

@@ -1,8 +1,9 @@
 """Fuse ops into the convolutions of one card.
 
 A product of a map and a factor for each channel is folded into the 1 x 1 convolution that reads it:
-in a block with squeeze-and-excite it is the widest map, and reading it bounds the convolution. Two
-convolutions become one where a kernel computes both: the map between them is never stored.
+in a block with squeeze-and-excite it is the widest map, and reading it bounds the convolution. A
+convolution rounds its own results to int8. Two convolutions become one where a kernel computes
+both: the map between them is never stored.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from engine.backends.cuda.lower.squeeze_excite import scales
 from engine.backends.cuda.ops.target import Target
 from engine.passes.usage import join_neighbours
 from engine.plan.build import Plan
-from engine.plan.ops import Chain, Conv2d, Multiply, Op
+from engine.plan.ops import Chain, Conv2d, Convert, Multiply, Op
 
 
 def fold_factors(lowered: Lowered) -> Lowered:
@@ -57,6 +58,22 @@ def _can_run(target: Target, op: ScaledConv2d) -> bool:
     if len({target.bytes_of(each) for each in (op.src, op.factor)}) > 1:
         return False
     return any(not choice.unfused for choice in conv.candidates(target, op))
+
+
+def fold_rounding(lowered: Lowered) -> Lowered:
+    """Conv2d, Convert to int8 -> Conv2d that writes int8."""
+    plan, target = lowered.plan, lowered.target
+
+    def join(before: Op, op: Op) -> Conv2d | None:
+        if not isinstance(before, Conv2d) or not isinstance(op, Convert):
+            return None
+        if op.out not in target.scales or before.residual is not None:
+            return None
+        made = before.writing(op.out)
+        able = conv.candidates(target, made)
+        return made if any(not choice.unfused for choice in able) else None
+
+    return replace(lowered, plan=join_neighbours(plan, join))
 
 
 def fuse_chains(lowered: Lowered) -> Lowered:

@@ -20,6 +20,7 @@ from engine.errors import DeviceError
 _ADDRESS = 1 << 40  # aligned as device memory is; nothing is read from there
 _AT_THE_ENDS = ("enter", "enter_pictures", "leave")  # what the program launches itself
 _WITH_BOXES = ("list_scores", "suppress")
+_STORED = ("float16", "float32", "int8")  # precisions that one program may store
 _FOR_HALVES = "largest"  # by which a float16 program is checked before its first run
 # What the decoder of a head gets from its program, see runtime/step_runner.py.
 _DECODING = ("counter", "records", "columns", "per_row", "threshold", "hierarchy", "first")
@@ -29,7 +30,7 @@ _DECODING = ("counter", "records", "columns", "per_row", "threshold", "hierarchy
 class Launched:
     """Notes what is launched in one precision; has the methods of Kernels that op functions use."""
 
-    in_floats: Any = None
+    storing: Any = None
     files: set[str] = field(default_factory=set)
     tiles: set[Tile] = field(default_factory=set)
     driver: Any = field(default_factory=lambda: SimpleNamespace(memset_d32_async=_do_nothing))
@@ -45,15 +46,17 @@ class Launched:
 def kernels_of(lowered: Lowered) -> Mapping[str, Launched]:
     """Return what a program of this plan launches, by precision."""
     precision = lowered.target.precision
-    floats = Launched()
-    floats.in_floats = lambda: floats
-    own = Launched(in_floats=lambda: floats) if precision == "float16" else floats
+    has_several = precision in ("float16", "int8")
+    known = {each: Launched() for each in (precision, *(_STORED if has_several else ()))}
+    own = known[precision]
+    for launched in known.values():
+        launched.storing = lambda precision: known.get(precision, own)
     names = (*_AT_THE_ENDS, *_WITH_BOXES) if lowered.decoders else _AT_THE_ENDS
     own.files.update(map(compiler.file_of, names))
     if precision == "float16":
         own.files.add(compiler.file_of(_FOR_HALVES))
         if lowered.target.floats:
-            floats.files.add(compiler.file_of(_FOR_HALVES))
+            known["float32"].files.add(compiler.file_of(_FOR_HALVES))
     context: Any = SimpleNamespace(
         kernels=lambda _: own,
         blas=SimpleNamespace(multiply=_do_nothing, allow_tf32=_do_nothing),
@@ -72,9 +75,8 @@ def kernels_of(lowered: Lowered) -> Mapping[str, Launched]:
     for step in lowered.steps:
         tile = step.tile(lowered.target)
         if tile is not None:
-            is_own = lowered.target.of(step.op) is lowered.target
-            (own if is_own else floats).tiles.add(tile)
-    return {precision: own} if own is floats else {precision: own, "float32": floats}
+            own.storing(lowered.target.of(step.op).precision).tiles.add(tile)
+    return known
 
 
 def _do_nothing(*_: object, **__: object) -> None: ...

@@ -112,10 +112,9 @@ class Lowered:
 
     def on(self, context: Context, *, activations: int, workspace: int, **others: Any) -> Gpu:
         """Return what op functions see of a program with these pointers to its memory."""
-        precision = self.target.precision
         return Gpu(
             self.target,
-            kernels=context.kernels("float16" if precision == "int8" else precision),
+            kernels=context.kernels(self.target.precision),
             blas=context.blas,
             stream=context.stream,
             places={

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import sm90_fused
-from engine.backends.cuda.lower.fusion import fold_factors, fuse_chains, split_chains
+from engine.backends.cuda.lower.fusion import fold_factors, fold_rounding, fuse_chains, split_chains
 from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
 from engine.backends.cuda.lower.memory_layout import find_misaligned, lay_out_memory
 from engine.backends.cuda.lower.precision_policy import choose_precision
@@ -85,7 +85,13 @@ def can_move(step: Step, target: Target) -> bool:
 
 Pass = Callable[[Lowered], Lowered]
 
-FUSION: tuple[Pass, ...] = (choose_precision, find_misaligned, fold_factors, fuse_chains)
+FUSION: tuple[Pass, ...] = (
+    choose_precision,
+    find_misaligned,
+    fold_factors,
+    fold_rounding,
+    fuse_chains,
+)
 PLACEMENT: tuple[Pass, ...] = (
     choose_algorithms,
     share_with_gates,  # after the algorithms: not all of them can
@@ -113,7 +119,7 @@ def place(fused: Lowered) -> Lowered:
 
 def in_floats(lowered: Lowered) -> Lowered:
     """The same ops in float32, by an algorithm for which nothing has to be compiled."""
-    target = replace(lowered.target.in_floats(), algorithm="im2col_gemm")
+    target = replace(lowered.target.in_floats(), algorithm="im2col_gemm", scales={})
     return place(find_misaligned(Lowered(split_chains(lowered.plan), target)))
 
 

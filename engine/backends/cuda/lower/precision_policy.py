@@ -35,7 +35,7 @@ _TAIL = (ops.Activate, ops.AveragePool, ops.RegionOutput, ops.Reshape, ops.Softm
 def choose_precision(lowered: Lowered) -> Lowered:
     """Record the tensors that stay float32; a program of nothing else becomes a float32 program."""
     plan, precision = split_chains(lowered.plan), lowered.target.precision
-    kept = floats(plan, precision)
+    kept = floats(plan, precision) - lowered.target.scales.keys()
     if kept.issuperset(plan.tensors):  # then it runs by the same algorithms as a float32 program
         precision, kept = "float32", frozenset()
     return replace(lowered, target=replace(lowered.target, precision=precision, floats=kept))
@@ -113,7 +113,9 @@ def _groups(plan: Plan) -> list[_Group]:
 
 def _is_mixing(op: Op) -> bool:
     """Whether an op may read one type of values and write the other."""
-    return isinstance(op, ops.MatMul) or (isinstance(op, ops.Conv2d) and not op.is_depthwise)
+    if isinstance(op, ops.MatMul | ops.Convert):
+        return True
+    return isinstance(op, ops.Conv2d) and not op.is_depthwise
 
 
 def _alike(op: Op) -> list[tuple[Tensor, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.backends.cuda.ops.gpu import Gpu, runs
-from engine.plan import ops
+from engine.plan import int8, ops
 
 
 @runs(ops.Concat)
@@ -23,6 +23,18 @@ def concat(gpu: Gpu, op: ops.Concat) -> None:
             out=out,
             channels=part.count,
         )
+
+
+@runs(ops.Convert)
+def convert(gpu: Gpu, op: ops.Convert) -> None:
+    before, after = (gpu.target.scales.get(each) for each in (op.src, op.out))
+    if after is not None:
+        inverse = float(int8.inverse(after))
+        gpu.storing(op.src).launch_packed("quantise", op, op.src, op.out, inverse=inverse)
+    elif before is not None:
+        gpu.storing(op.out).launch_packed("dequantise", op, op.src, op.out, scale=before)
+    else:  # in float32, to examine a program
+        gpu.launch_packed("copy_channels", op, op.src, op.out)
 
 
 @runs(ops.Reorg)

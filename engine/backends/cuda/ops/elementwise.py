@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.backends.cuda.ops.gpu import Gpu, runs
-from engine.plan import ops
+from engine.plan import int8, ops
 
 VALUES: dict[type[ops.Op], str] = {
     ops.BlockSum: "block_sum",
@@ -48,6 +48,9 @@ for _table, _function in (
 
 @runs(ops.Add)
 def add(gpu: Gpu, op: ops.Add) -> None:
+    if op.out in gpu.target.scales:
+        _add_bytes(gpu, op)
+        return
     if len(op.sources) == 2 and op.weights is None and _add_two(gpu, op):
         return
     weights = gpu.array(op, "weights")
@@ -64,6 +67,23 @@ def add(gpu: Gpu, op: ops.Add) -> None:
             is_first=int(index == 0),
             is_last=int(index == len(op.sources) - 1),
         )
+
+
+def _add_bytes(gpu: Gpu, op: ops.Add) -> None:
+    a, b = op.sources
+    scales = gpu.target.scales
+    gpu.launch_packed(
+        "add_bytes",
+        op,
+        *(a, b, op.out),
+        a=gpu[a],
+        a_pitch=gpu.pitch(a),
+        b=gpu[b],
+        b_pitch=gpu.pitch(b),
+        a_scale=scales[a],
+        b_scale=scales[b],
+        inverse=float(int8.inverse(scales[op.out])),
+    )
 
 
 def _add_two(gpu: Gpu, op: ops.Add) -> bool:

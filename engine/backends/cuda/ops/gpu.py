@@ -102,19 +102,16 @@ class Gpu:
 
     def of(self, item: Op | Head) -> Gpu:
         """Return the counterpart in the precision that an op or head computes in."""
-        target = self.target.of(item)
-        if target.precision == "int8":  # the kernels of other ops are those of float16
-            return replace(self, target=target)
-        return self if target is self.target else self._counterpart(target)
+        return self._counterpart(self.target.of(item))
 
     def storing(self, tensor: Tensor) -> Gpu:
         """Return the counterpart whose kernels store values as those of this tensor."""
-        if tensor not in self.target.floats:
-            return self
-        return self._counterpart(self.target.in_floats())
+        return self._counterpart(self.target.storing(tensor))
 
     def _counterpart(self, target: Target) -> Gpu:
-        return replace(self, target=target, kernels=self.kernels.in_floats())
+        if target is self.target:
+            return self
+        return replace(self, target=target, kernels=self.kernels.storing(target.precision))
 
     def for_part(self, part: Op, op: Op, between: Tensor, pointer: int, **changes: Any) -> Gpu:
         """Return what runs a part of an op, with the op's arrays; `between` lies at a pointer."""

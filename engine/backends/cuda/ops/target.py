@@ -66,6 +66,14 @@ class Target:
             return self.in_floats()
         return self
 
+    def storing(self, tensor: Tensor) -> Target:
+        """Return the target whose values are stored as those of this tensor."""
+        if tensor in self.scales:
+            return self if self.precision == "int8" else replace(self, precision="int8")
+        if tensor in self.floats:
+            return self.in_floats()
+        return replace(self, precision="float16") if self.precision == "int8" else self
+
     def in_floats(self) -> Target:
         return replace(self, precision="float32", floats=frozenset())
 

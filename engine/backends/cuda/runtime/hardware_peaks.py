@@ -22,13 +22,9 @@ _SPLIT = 3  # products of tf32 that make one of float32
 def peaks(card: Card, precision: str) -> Peaks | None:
     """None where they are not known."""
     plain, tf32, float16 = _RATES.get(card.capability, (0, 0, 0))
-    best = {
-        "float32": max(plain, tf32 / _SPLIT),
-        "tf32": tf32,
-        "float16": float16,
-        "int8": 2 * float16,
-    }[precision]
-    operations = 2.0 * best * card.multiprocessors * card.clock
+    best = {"float32": max(plain, tf32 / _SPLIT), "tf32": tf32, "float16": float16}
+    best["int8"] = 2 * float16
+    operations = 2.0 * best[precision] * card.multiprocessors * card.clock
     if not (operations and card.bandwidth):
         return None
     return Peaks(operations, card.bandwidth, VALUE_BYTES[precision], card.multiprocessors)

@@ -86,7 +86,8 @@ class CudaProgram(Submission):
     @property
     def precision(self) -> str:
         """What it computes in: float32 where anything less would change too much."""
-        return self._lowered.target.precision
+        target = self._lowered.target
+        return "int8" if target.scales else target.precision
 
     @property
     def memory(self) -> Memory:
@@ -410,10 +411,11 @@ class CudaProgram(Submission):
         if self._is_watched and slot.header[FLAG]:
             self._context.run(partial(self._examine, slot, job))
         results = []
-        end = 0
+        end, scales = 0, self._lowered.target.scales
         for tensor in self.plan.outputs:
             start, end = end, end + job.sequences * tensor.steps * tensor.shape.size
-            results.append(slot.outputs[start:end].reshape(-1, *tensor.shape.sides).copy())
+            values = slot.outputs[start:end].reshape(-1, *tensor.shape.sides).copy()
+            results.append(values * np.float32(scales[tensor]) if tensor in scales else values)
         return tuple(results)
 
     def _candidates(self, slot: Slot, job: Job) -> list[Array]:

@@ -15,6 +15,24 @@
     src, out, rows, channels, height, width, out_h, out_w, src_pitch, out_pitch, size_y, size_x, stride_y, \
         stride_x, top, left
 
+typedef Bits<16> PackBits;
+
+DEVICE PackBits elementwise_max(const PackBits& a, const PackBits& b)
+{
+    PackBits most;
+#if defined(STORE_INT8) && defined(__CUDA_ARCH__)
+    UNROLL(i, 4) most.word[i] = __vmaxs4(a.word[i], b.word[i]);
+#elif defined(STORE_HALF) && defined(__CUDA_ARCH__)
+    const __half2 *x = reinterpret_cast<const __half2*>(&a), *y = reinterpret_cast<const __half2*>(&b);
+    UNROLL(i, 4) reinterpret_cast<__half2*>(&most)[i] = __hmax2(x[i], y[i]);
+#else
+    UNROLL(i, PACK) {
+        put(&reinterpret_cast<Raw<PACK>&>(most).v[i], fmaxf(value_of<PACK>(a, i), value_of<PACK>(b, i)));
+    }
+#endif
+    return most;
+}
+
 template <int V> DEVICE void max_pool_body(MAX_POOL_PARAMETERS)
 {
     FOR_EACH_PACK(V, pixel, rows * out_h * out_w, channel, channels)
@@ -24,6 +42,7 @@ template <int V> DEVICE void max_pool_body(MAX_POOL_PARAMETERS)
         const int first_x = at.x * stride_x - left;
         Pack<V> best;
         UNROLL(i, V) best.v[i] = -3.402823466e38f;
+        PackBits most = {{0x80808080, 0x80808080, 0x80808080, 0x80808080}};  // of bytes
         const real* image = src + at.row * height * width * src_pitch + channel;
         const int end_y = min(first_y + size_y, height);
         const int end_x = min(first_x + size_x, width);
@@ -34,34 +53,27 @@ template <int V> DEVICE void max_pool_body(MAX_POOL_PARAMETERS)
                     const int cell = min(i + k / 2, end_y - 1) * width + min(j + k % 2, end_x - 1);
                     seen[k] = load_bits<V>(image + cell * src_pitch);
                 }
-                UNROLL(k, 4 * V) {
-                    best.v[k % V] = fmaxf(best.v[k % V], value_of<V>(seen[k / V], k % V));
+                if constexpr (sizeof(real) == 1 && V == PACK) {  // conversions would bound it
+                    UNROLL(k, 4) most = elementwise_max(most, seen[k]);
+                } else {
+                    UNROLL(k, 4 * V) {
+                        best.v[k % V] = fmaxf(best.v[k % V], value_of<V>(seen[k / V], k % V));
+                    }
                 }
             }
         }
-        store<V>(out + pixel * out_pitch + channel, best);
+        real* to = out + pixel * out_pitch + channel;
+        if constexpr (sizeof(real) == 1 && V == PACK) {
+            *reinterpret_cast<PackBits*>(to) = most;
+        } else {
+            store<V>(to, best);
+        }
     }
 }
 
 SCALAR_AND_PACKED(max_pool, MAX_POOL)
 
 #define WINDOWS_PER_THREAD 4
-
-typedef Bits<16> PackBits;
-
-DEVICE PackBits elementwise_max(const PackBits& a, const PackBits& b)
-{
-    PackBits most;
-#if defined(STORE_HALF) && defined(__CUDA_ARCH__)
-    const __half2 *x = reinterpret_cast<const __half2*>(&a), *y = reinterpret_cast<const __half2*>(&b);
-    UNROLL(i, 4) reinterpret_cast<__half2*>(&most)[i] = __hmax2(x[i], y[i]);
-#else
-    UNROLL(i, PACK) {
-        put(&reinterpret_cast<Raw<PACK>&>(most).v[i], fmaxf(value_of<PACK>(a, i), value_of<PACK>(b, i)));
-    }
-#endif
-    return most;
-}
 
 extern "C" __global__ void max_pool_down(const real* __restrict__ src, real* __restrict__ out, int rows,
     int channels, int height, int width, int out_h, int out_w, int src_pitch, int out_pitch, int size_y,

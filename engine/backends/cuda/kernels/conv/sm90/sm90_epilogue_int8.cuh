@@ -39,6 +39,12 @@ template <typename PixelOf> DEVICE void epilogue_from_registers(
         }
         UNROLL(low, 2) {
             activate_all(KIND, x[low]);
+#if YOLO
+            const unsigned entry = (unsigned)(first + j * COLUMNS_AT_ONCE) % (unsigned)p.entries;
+            flag_non_finite(p.flag, x[low]);
+            apply_yolo<true>(
+                x[low], yolo_mask<LANE_COLUMNS>(entry, p.entries, p.box), YOLO == RAW, p.scale_x_y);
+#endif
             const Vector vector = finished_vector(x[low], residual[j][low], p);
             if (!exists(j, low)) continue;
             const int n = first + j * COLUMNS_AT_ONCE;

@@ -64,8 +64,14 @@ template <bool IS_INSIDE, bool HAS_RESIDUAL, typename ResidualOf> DEVICE void st
         if (!IS_INSIDE && origin.y + down >= p.out_h) break;
         UNROLL(right, 2) {
             const float pair[2] = {sum[down * 4 + right], sum[down * 4 + 2 + right]};
-            LaneVector vector = pack_vector(pair);
-            finish_vector(vector, residual_of(down * 2 + right), HAS_RESIDUAL);
+            LaneVector vector;
+            if constexpr (OUT_BYTES == 1) {
+                static_assert(!HAS_RESIDUAL, "residuals are of halves");
+                vector.word[0] = pack_bytes(pair[0], pair[1], 0.f, 0.f, p.out_factor);
+            } else {
+                vector = pack_vector(pair);
+                finish_vector(vector, residual_of(down * 2 + right), HAS_RESIDUAL);
+            }
             if (IS_INSIDE || (x + right < p.out_w && n < p.filters)) store_vector(to[right], vector.word);
             to[right] += step;
         }

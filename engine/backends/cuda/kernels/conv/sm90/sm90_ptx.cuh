@@ -148,6 +148,11 @@ DEVICE void store_vector(void* to, const unsigned (&word)[1])
     asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(word[0]));
 }
 
+DEVICE void store_vector(void* to, const unsigned short (&word)[1])
+{
+    asm volatile("st.global.b16 [%0], %1;" ::"l"(to), "h"(word[0]));
+}
+
 // Issues a load now; the compiler would move it down to its first use. Zeros if not `are_there`:
 // registers that only some threads write would keep old values.
 DEVICE void issue_load(unsigned (&word)[4], const void* from, bool are_there)

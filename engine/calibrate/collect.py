@@ -26,6 +26,11 @@ class _Autotuned(Protocol):
     def tune(self, plan: Plan, *, batch: int) -> None: ...
 
 
+def can_measure(device: Device) -> bool:
+    """Whether a device runs int8 and the outputs of all layers."""
+    return device.name.partition(":")[0] == "cpu" or isinstance(device, _Autotuned)
+
+
 def compile_once(device: Device, plan: Plan, precision: str = "float32") -> Program:
     """Compile a plan for a few runs, for which autotuning would take longer than it saves."""
     if isinstance(device, _Autotuned):

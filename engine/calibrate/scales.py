@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from math import nan
@@ -11,11 +10,10 @@ from pathlib import Path
 
 from engine import __version__
 from engine.arrays import Array
-from engine.backends import open_device
 from engine.backends.base import Device
 from engine.backends.host_processing import scaled
 from engine.calibrate.choose import Chosen, Measurement, Report, choose
-from engine.calibrate.collect import count_magnitudes
+from engine.calibrate.collect import can_measure, count_magnitudes
 from engine.darknet.graph import Graph
 from engine.errors import ImageError, InputError
 from engine.inputs import Intake
@@ -47,6 +45,8 @@ def calibrate(
 
     `plan` is without fusion. `warn` gets the errors of pictures that cannot be read.
     """
+    if not can_measure(device):
+        raise InputError(f"{device.name}: expected the CPU or one GPU. Try: --device cpu")
     if graph.task == "other":
         raise InputError(f"{graph.file}: finds neither boxes nor classes in pictures")
     kept: list[Array] = []
@@ -63,8 +63,7 @@ def calibrate(
     histograms = count_magnitudes(plan, device, rows())
     if not count:
         raise InputError("no picture could be read: expected some, best a few hundred")
-    with closing(open_device("cpu")) as cpu:
-        chosen = choose(Measurement(plan, cpu, kept), histograms, options.target)
+    chosen = choose(Measurement(plan, device, kept), histograms, options.target)
     about = {
         "engine": __version__,
         "pictures": str(count),

@@ -124,7 +124,7 @@ def _check(arguments: argparse.Namespace, scales: str) -> None:
     for precision in ("float32", "int8"):
         with engine.load(
             *(arguments.cfg, arguments.weights, arguments.names),
-            device="cpu",
+            device=arguments.device,
             threads=arguments.threads,
             size=arguments.size,
             precision=precision,

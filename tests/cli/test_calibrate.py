@@ -4,6 +4,7 @@ from PIL import Image
 
 import engine
 from engine import cli
+from tests import needs
 from tests.pictures import write_picture
 from tests.small_models import write_model
 
@@ -145,6 +146,14 @@ def test_no_picture_is_an_error_in_one_line(model, tmp_path, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert "no picture named" in line
     assert not (tmp_path / "a.scales").exists()
+
+
+def test_onnx_runtime_is_refused(model, pictures, tmp_path, capsys):
+    needs.package("onnxruntime")
+    words = ["calibrate", str(model.cfg), str(model.weights), str(pictures), "--device", "ort"]
+    assert cli.main([*words, "-o", str(tmp_path / "a.scales")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "expected the CPU or one GPU" in line
 
 
 def test_int8_without_scales_says_how_to_make_them(model, pictures, capsys):

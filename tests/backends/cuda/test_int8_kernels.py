@@ -282,16 +282,23 @@ ROUNDED = [
     ("few_channels_64", convolution((3, 9, 14), 48, stride=(2, 2), activation="mish")),
     ("few_channels_32", convolution((3, 18, 14), 32, activation="relu", is_pooled=True)),
     (SMALL, convolution((24, 9, 8), 48, activation="leaky")),
+    ("sm90_swapped_128_teams2", convolution((24, 9, 8), 112, activation="leaky")),
+    ("sm90_rgb_stem", convolution((3, 21, 150), 32, activation="mish")),
+    ("sm90_rgb_stem", convolution((3, 18, 37), 32, activation="leaky", is_pooled=True)),
+    (
+        "sm90_rgb_stem",
+        convolution((3, 37, 41), 64, (7, 7), stride=(2, 2), padding=(3,) * 4, is_pooled=True),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("name", "op"), ROUNDED)
 def test_sums_of_halves_are_rounded_to_integers(name: str, op: Conv2d) -> None:
-    problem = HalvesProblem(op, 2)
+    problem = HalvesProblem(op, 9 if "swapped" in name else 2)
     expected = problem.expected()
     scale = float(np.float32(np.abs(expected).max() / 120))
     facts = {"capability": HOPPER, "multiprocessors": 2, "scales": {op.out: scale}}
-    target = Target(2, "float16", **facts)  # type: ignore[arg-type]
+    target = Target(problem.rows, "float16", **facts)  # type: ignore[arg-type]
     assert ALGORITHMS[name].can_run(target, op)
     got = run(ALGORITHMS[name], target, op, problem.constants, problem.inputs)
     rounded = np.clip(np.rint(expected / scale), -128, 127)

@@ -47,6 +47,7 @@ class RgbStemTile(Tile):
     parts: int  # of a weight
     pool_area: int
     kind: int
+    out_bytes: int
     mode: int = 0
     kernel: str = "sm90_rgb_stem"
 
@@ -98,7 +99,7 @@ class RgbStemTile(Tile):
             "LINES": _LINES,
             "BLOCKS": self.blocks,
             "KIND": self.kind,
-            "OUT_BYTES": 2,
+            "OUT_BYTES": self.out_bytes,
         }
 
     @property
@@ -108,7 +109,7 @@ class RgbStemTile(Tile):
 
 class RgbStem(Algorithm):
     name = "sm90_rgb_stem"
-    pool = exact = True
+    pool = exact = writes_int8 = True
 
     def rule_of_thumb(self, target: Target, op: ops.Conv2d) -> float | None:
         return None
@@ -122,10 +123,13 @@ class RgbStem(Algorithm):
             parts=tensor_cores.parts(tensor_cores.mode_of(target, op)),
             pool_area=kernel_args.pool_area(op),
             kind=kind,
+            out_bytes=target.bytes_of(op.out),
         )
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        if target.capability != HOPPER or any(target.bytes_of(t) != 2 for t in (op.src, op.out)):
+        if target.capability != HOPPER or target.bytes_of(op.src) != 2:
+            return False
+        if target.bytes_of(op.out) > 2:
             return False
         if op.src.shape.channels != _COLOURS or op.groups > 1 or op.signed:
             return False

@@ -31,7 +31,30 @@ DEVICE void transpose_quad(unsigned (&word)[4])
 // Gives each lane of a quad a vector of neighbouring results of a row, out of the pairs that the lanes
 // hold. `pair` has this lane's values of QUAD_COLUMNS columns, in groups of eight; the lane's vector
 // begins with quad_column(lane). The four vectors are contiguous.
-#if OUT_BYTES == 2
+#if OUT_BYTES == 1
+#define QUAD_COLUMNS 32
+
+DEVICE int quad_column(int lane) { return lane % 4 * 8; }
+
+// Eight bytes for each lane; `factor` is that of pack_bytes.
+DEVICE void gather_bytes(const float (&pair)[QUAD_COLUMNS / 8][2], Bits<8>& x, float factor)
+{
+    const bool is_odd = threadIdx.x & 1;
+    const bool is_high = threadIdx.x & 2;
+    // A word has the pairs of two groups. Lanes two apart swap words, neighbours then swap pairs.
+    const unsigned low = pack_bytes(pair[0][0], pair[0][1], pair[1][0], pair[1][1], factor);
+    const unsigned high = pack_bytes(pair[2][0], pair[2][1], pair[3][0], pair[3][1], factor);
+    const unsigned mine = is_high ? high : low;
+    const unsigned other = __shfl_xor_sync(~0u, is_high ? low : high, 2);
+    const unsigned kept = __byte_perm(mine, other, is_odd ? 0x7632 : 0x5410);
+    const unsigned sent = __byte_perm(mine, other, is_odd ? 0x5410 : 0x7632);
+    const unsigned received = __shfl_xor_sync(~0u, sent, 1);
+    const unsigned first = is_odd ? received : kept;
+    const unsigned second = is_odd ? kept : received;
+    x.word[0] = __byte_perm(first, second, is_high ? 0x7632 : 0x5410);
+    x.word[1] = __byte_perm(first, second, is_high ? 0x5410 : 0x7632);
+}
+#elif OUT_BYTES == 2
 #define QUAD_COLUMNS 32
 
 DEVICE int quad_column(int lane) { return lane % 4 * 8; }

@@ -7,14 +7,14 @@
 // part of a line is a row of A, and the next row begins two pixels, 16 bytes, further on: wgmma reads
 // overlapping rows in place, so nothing is unfolded. If windows are one pixel apart (PAIR is 2), two of
 // them share a row, and the filters of the second, shifted by a pixel, are further columns. Halves in,
-// halves out.
+// halves or bytes out.
 //
 // Thread blocks are persistent and keep all weights in shared memory. A warpgroup computes a line of 64
 // rows at a time, or two lines if cells are pooled.
 //
 // Compile-time constants: BN (columns), PAIR (windows per row), TAPS_Y, STEPS (of four pixels of a line),
 // PARTS (of a weight: 2 if it is the sum of two halves), POOLED (cells: 1 or 4), STRIDE_Y, LINES (of a
-// tile), BLOCKS (resident per SM), KIND.
+// tile), BLOCKS (resident per SM), KIND, OUT_BYTES.
 #define ROW_BYTES 128
 #include "fast_divide.cuh"
 #include "sm90_ptx.cuh"
@@ -44,6 +44,7 @@ struct KernelArgs {
     int out_h, out_w, out_pitch;
     int across, blocks;  // tiles of a line; all tiles
     int top, left;
+    float out_factor;  // of results in bytes
     Divisor by_across, by_down;
 };
 
@@ -115,8 +116,13 @@ DEVICE void finish_row(
     activate_all(KIND, reinterpret_cast<float (&)[COLUMNS / 4]>(x));
 #pragma unroll
     for (int j = 0; j < COLUMNS; j += QUAD_COLUMNS) {
-        ResultVector line;
-        gather_vector(reinterpret_cast<const float (&)[QUAD_COLUMNS / 8][2]>(x[j / 8]), line);
+        const auto& pairs = reinterpret_cast<const float (&)[QUAD_COLUMNS / 8][2]>(x[j / 8]);
+        Bits<8 * OUT_BYTES> line;
+#if OUT_BYTES == 1
+        gather_bytes(pairs, line, p.out_factor);
+#else
+        gather_vector(pairs, line);
+#endif
         const int n = j + quad_column(lane);
         const int pixel = window + n / FILTERS;
         if (pixel < p.out_w) store_vector(out + (size_t)pixel * p.out_pitch + n % FILTERS, line.word);

@@ -13,7 +13,7 @@
 
 // Epilogue of a warp's 16 rows from registers, because shared memory is busy with the next slices.
 // pixel_of(row) is the pixel of a row, negative if there is none.
-#if MODE != 4
+#if MODE != 4 && OUT_BYTES > 1
 template <typename PixelOf> DEVICE void epilogue_from_registers(
     float (&sum)[BN / 2], const float* bias, const KernelArgs& p, int n0, PixelOf pixel_of)
 {

@@ -1,0 +1,78 @@
+"""Short runs of tools/around_a_run.py on the host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine.backends.cuda.device import CudaDevice
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice, on_tape
+from tools import around_a_run
+from tools.around_a_run import AroundARun
+
+NETWORK = """
+[net]
+width=32
+height=32
+channels=3
+
+[convolutional]
+filters=6
+size=3
+stride=8
+pad=1
+activation=leaky
+
+[convolutional]
+filters=6
+activation=linear
+
+[yolo]
+mask=0
+anchors=8,8
+classes=1
+"""
+
+pytestmark = needs_gxx
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    cfg = tmp_path / "small.cfg"
+    cfg.write_text(NETWORK)
+    Image.fromarray(np.zeros((40, 50, 3), np.uint8)).save(tmp_path / "picture.jpg")
+    for name, value in {
+        "CFG": cfg,
+        "SIDES": (32, 32),
+        "BATCH": 2,
+        "ROUNDS": 1,
+        "CALLS": 40,
+        "WORKERS": 1,
+    }.items():
+        monkeypatch.setattr(around_a_run, name, value)
+    with on_tape(HostDevice()) as device:
+        monkeypatch.setattr("engine.backends.open_device", lambda name: device)
+        monkeypatch.setattr(CudaDevice, "close", lambda self: None)
+        yield AroundARun(tmp_path, device="cuda:0", jpegs=tmp_path, quick=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("part", "targets"),
+    [
+        ("calls", {"one array": "<= 0.18", "one pinned array": "<= 0.14"}),
+        ("arrays", {"2 ordinary arrays in turn": ">= 40000"}),
+        ("jpegs", {"share of workers x one thread": ">= 0.8"}),
+    ],
+)
+def test_each_part_has_its_figures(bench: AroundARun, part: str, targets: dict[str, str]) -> None:
+    getattr(bench, part)()
+    found = {row.what: row for row in bench.rows}
+    assert {name: found[name].should for name in targets} == targets
+    assert all(row.value > 0 for row in bench.rows)
+    assert len(found) == len(bench.rows) >= 3

@@ -1,0 +1,222 @@
+"""Time what surrounds a run on a card: one call, a stream of arrays, and decoding of JPEGs.
+
+    python tools/around_a_run.py [PART ...] --jpegs FOLDER --json rows.json
+
+    calls    one call with an array and with a pinned one; its graph alone; and the same copies,
+             launch and wait in a loop without the engine, which the card and its driver need
+    arrays   streams of ordinary arrays and of pinned ones, and the network alone
+    jpegs    the JPEGs of a folder, by one thread and by streams of 16 workers
+
+yolov4-tiny in float16 with random weights and about 20 boxes a picture before NMS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import engine
+from engine.backends.base import Placed
+from engine.vision import image
+from engine.vision.resize import Placement
+from tools import random_model
+from tools.figures import Figures
+from tools.soak_base import Array, pictures, timed
+
+CFG = Path(__file__).resolve().parent.parent / "cfg" / "yolov4-tiny.cfg"
+SIDES = (416, 416)
+BOXES = 20  # in a picture before NMS
+BATCH = 64
+ROUNDS = 3  # the best counts, since a machine has other load
+CALLS = 2_000
+STREAMED = 300  # batches, so that filling and draining the pipeline does not matter
+FILES = 10_000
+WORKERS = 16
+DECODING_SECONDS = 3.0
+PARTS = ("calls", "arrays", "jpegs")
+
+
+class AroundARun(Figures):
+    def __init__(self, folder: Path, *, device: str, jpegs: Path | None, quick: bool) -> None:
+        super().__init__()
+        self._files = CFG, random_model.save(CFG, folder)
+        self._device = device
+        self._jpegs = sorted(map(str, jpegs.glob("*.jp*g"))) if jpegs else []
+        self._divisor = 20 if quick else 1
+        self._threshold = 0.0
+
+    def load(self, **options: Any) -> engine.Detector:
+        if not self._threshold:
+            with engine.load(*self._files, device=self._device) as detector:
+                self._threshold = random_model.threshold(detector, pictures(6, SIDES), BOXES)
+        options = {"device": self._device, "precision": "float16", **options}
+        return engine.load(*self._files, threshold=self._threshold, **options)
+
+    # ------------------------------------------------------------ parts
+
+    def calls(self) -> None:
+        (given,) = pictures(1, SIDES)
+        count = max(CALLS // self._divisor, 20)
+        with self.load() as detector:
+            pinned = detector.pin(np.stack([given]))[0]
+            for name, picture, most in (("array", given, 0.18), ("pinned array", pinned, 0.14)):
+                taken = best(lambda picture=picture: timed(lambda: detector(picture), count))  # type: ignore[misc]
+                self.add("calls", f"one {name}", taken, "ms", f"<= {most}", taken <= most)
+            for name, milliseconds in floors(detector, given, pinned, count).items():
+                self.add("calls", name, milliseconds, "ms")
+
+    def arrays(self) -> None:
+        given = pictures(BATCH, SIDES)
+        rounds = max(STREAMED // self._divisor, 8)
+        with self.load(batch=BATCH) as detector:
+            program: Any = detector._program
+            placed = [Placed(each, Placement(SIDES, SIDES)) for each in given]
+            times = program.measure(placed, repeats=rounds, threshold=self._threshold)
+            self.add("arrays", "network alone, to candidates", BATCH * 1e3 / median(times), "1/s")
+            frames = list(detector.pin(np.stack(given)))
+            rate = -best(lambda: -stream_rate(detector, frames, BATCH * rounds))
+            self.add("arrays", "pinned arrays", rate, "1/s")
+            for count in (BATCH, 8 * BATCH):
+                many = [given[number % BATCH].copy() for number in range(count)]
+                rate = -best(lambda many=many: -stream_rate(detector, many, BATCH * rounds))  # type: ignore[misc]
+                name = f"{count} ordinary arrays in turn"
+                self.add("arrays", name, rate, "1/s", ">= 40000", rate >= 40_000)
+
+    def jpegs(self) -> None:
+        assert self._jpegs, "expected --jpegs FOLDER with pictures"
+        count = max(FILES // self._divisor, 200)
+        single = -best(lambda: -read_rate(self._jpegs, max(count // 20, 50)))
+        self.add("jpegs", "decoded by one thread", single, "1/s")
+        alone = rate_of_processes(self._jpegs, DECODING_SECONDS / self._divisor)
+        self.add("jpegs", f"by {WORKERS} processes that do nothing else", alone, "1/s")
+        self.add("jpegs", "their share of processes x one thread", alone / single / WORKERS, "x")
+        with self.load(batch=BATCH) as detector:
+            run(detector.stream(islice(cycle(self._jpegs), count // 4), workers=WORKERS))
+            files = list(islice(cycle(self._jpegs), count))
+            start = time.perf_counter()
+            run(detector.stream(files, workers=WORKERS))
+            rate = count / (time.perf_counter() - start)
+        share = rate / single / WORKERS
+        self.add("jpegs", f"to boxes, {WORKERS} workers", rate, "1/s")
+        self.add("jpegs", "share of workers x one thread", share, "x", ">= 0.8", share >= 0.8)
+
+
+def best(measure: Callable[[], float]) -> float:
+    return min(measure() for _ in range(ROUNDS))
+
+
+def run(results: Iterable[object]) -> None:
+    for _ in results:
+        pass
+
+
+def stream_rate(detector: engine.Detector, given: Sequence[Array], count: int) -> float:
+    run(detector.stream(islice(cycle(given), BATCH * 8)))
+    start = time.perf_counter()
+    run(detector.stream(islice(cycle(given), count)))
+    return count / (time.perf_counter() - start)
+
+
+def read_rate(files: Sequence[str], count: int) -> float:
+    start = time.perf_counter()
+    for each in islice(cycle(files), count):
+        image.read(each)
+    return count / (time.perf_counter() - start)
+
+
+READING = """
+import sys, time
+from itertools import cycle
+sys.path.insert(0, sys.argv[1])
+from engine.vision import image
+files, start, seconds = cycle(sys.argv[4:]), float(sys.argv[2]), float(sys.argv[3])
+while time.time() < start:
+    image.read(next(files))
+count = 0
+while time.time() < start + seconds:
+    image.read(next(files))
+    count += 1
+print(count)
+"""
+
+
+def rate_of_processes(files: Sequence[str], seconds: float) -> float:
+    """Return the pictures a second that processes read together, each all by itself."""
+    root, start = str(Path(__file__).resolve().parent.parent), time.time() + seconds
+    words = [sys.executable, "-c", READING, root, str(start), str(seconds), *files]
+    processes = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(WORKERS)]
+    return sum(int(each.communicate()[0]) for each in processes) / seconds
+
+
+def floors(
+    detector: engine.Detector, array: Array, pinned: Array, repeats: int
+) -> dict[str, float]:
+    """Return the milliseconds that the card and its driver need for a call, without the engine."""
+    program: Any = detector._program
+    context, device = program._context, program._device
+    api, stream = context.driver_api, context.stream.handle
+    (slot, *_), graph = device.slots, device._graphs[True, True, True, 1]
+
+    def loop(*, uploads: bool) -> float:
+        def once() -> None:
+            if uploads:
+                api.upload(slot.block, pinned.ctypes.data, pinned.nbytes, stream)
+            graph.launch()
+            api.record(slot.done, stream)
+            api.wait(slot.done)
+
+        with context.enqueue_lock:
+            return timed(once, repeats)
+
+    detector(array)  # from now on the graph reads the memory of the card
+    alone = [context.run(lambda: context.time_of(graph.launch)) for _ in range(repeats)]
+    rows = {
+        "its graph alone": median(alone),
+        "launch and wait, without the engine": loop(uploads=False),
+        "the same and the copy of a pinned picture": loop(uploads=True),
+    }
+    for _ in range(3):
+        detector(pinned)  # and now that of the host
+    rows["launch and wait, the picture read in place"] = loop(uploads=False)
+    return rows
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--jpegs", type=Path, metavar="FOLDER")
+    parser.add_argument("--quick", action="store_true", help="a twentieth of everything")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args(words)
+    with tempfile.TemporaryDirectory() as folder:
+        figures = AroundARun(
+            Path(folder),
+            device=arguments.device,
+            jpegs=arguments.jpegs,
+            quick=arguments.quick,
+        )
+        for part in arguments.parts or PARTS:
+            getattr(figures, part)()
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures.as_dicts(), indent=1) + "\n")
+    return 0 if figures.are_good else 1
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("ENGINE_TUNE", "10")  # networks are tuned before they run
+    sys.exit(main())

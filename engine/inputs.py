@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import DevicePixels, Placed
+from engine.backends.base import DevicePixels, Placed, PlacedAlike
 from engine.errors import ImageError, InputError, suggest
 from engine.plan.shapes import Shape
 from engine.settings import Settings
@@ -62,7 +62,7 @@ class Prepared(NamedTuple):
 class Batch:
     """`pictures` has an entry for each source, in order, `placed` one for each row of the input."""
 
-    placed: tuple[Placed, ...]
+    placed: Sequence[Placed]
     pictures: tuple[Prepared | ImageError, ...]
 
     @classmethod
@@ -222,6 +222,17 @@ class Intake:
             pictures.append(Prepared(picture, placement, milliseconds))
         return Batch(tuple(placed), tuple(pictures))
 
+    def takes(self, source: object) -> TypeGuard[Array]:
+        """Tell whether a source is an array that the device takes as it is."""
+        is_ready = image.needs_no_conversion(source, self.shape.channels, self.max_pixels)
+        return is_ready and not self.scales
+
+    def placement_of(self, array: Array) -> Placement:
+        """Return the place of an array in the network's input."""
+        _, height, width = self.shape.sides
+        rows, columns, _ = array.shape
+        return _placement((columns, rows), (width, height), self.resize)
+
     def _cut(self, picture: Picture, settings: Settings | None) -> tuple[Area, ...]:
         assert settings is not None
         assert settings.tiles is not None
@@ -242,13 +253,11 @@ class Intake:
 
         The time of each is the average.
         """
-        _, height, width = self.shape.sides
-        pictures = [Picture(each) for each in arrays]
-        placement = _placement(pictures[0].size, (width, height), self.resize)
-        fields = zip(arrays, repeat(placement), repeat(self.exact), repeat(None))
-        placed = tuple(map(_placed, fields))
+        pictures = list(map(Picture.of, arrays))
+        placement = self.placement_of(arrays[0])
         milliseconds = (time.perf_counter() - start) * 1e3 / len(arrays)
         entries = zip(pictures, repeat(placement), repeat(milliseconds), repeat(()))
+        placed = PlacedAlike(arrays, placement, exact=self.exact)
         return Batch(placed, tuple(map(_prepared, entries)))
 
 
@@ -264,7 +273,6 @@ def _without_frames(error: ImageError) -> ImageError:
 
 _placement = lru_cache(maxsize=64)(Placement)  # most arrays have the size of the ones before
 
-# The constructors of a NamedTuple are written in Python and would take half of the time here.
-_placed: Callable[[tuple[Array, Placement, bool, None]], Placed] = partial(tuple.__new__, Placed)
+# The constructor of a NamedTuple is written in Python and would take half of the time here.
 _prepared: Callable[[tuple[Picture, Placement, float, tuple[Area, ...]]], Prepared]
 _prepared = partial(tuple.__new__, Prepared)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, overload, runtime_checkable
 
 from engine.arrays import Array
 from engine.plan.build import Plan
@@ -75,6 +75,29 @@ class Placed(NamedTuple):
     placement: Placement
     exact: bool = False  # reproduce the error of darknet's resize in the bottom row
     row: Array | None = None  # float32 (channels, height, width): the result, if already scaled
+
+
+class PlacedAlike(Sequence[Placed]):
+    """Arrays of uint8 of one shape and placement, in C order: one of them tells about all."""
+
+    def __init__(self, arrays: Sequence[Array], placement: Placement, *, exact: bool) -> None:
+        self.arrays: Sequence[Array] = arrays
+        self.placement: Placement = placement
+        self.exact: bool = exact
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    @overload
+    def __getitem__(self, which: int) -> Placed: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> PlacedAlike: ...
+
+    def __getitem__(self, which: int | slice) -> Placed | PlacedAlike:
+        if isinstance(which, slice):
+            return PlacedAlike(self.arrays[which], self.placement, exact=self.exact)
+        return Placed(self.arrays[which], self.placement, self.exact)
 
 
 @dataclass(frozen=True)
@@ -165,6 +188,17 @@ class Program(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class DirectProgram(Program, Protocol):
+    """A program with a shorter way for one array, whose caller waits for its boxes."""
+
+    def boxes_of(
+        self, pixels: Array, placement: Placement, settings: DetectionSettings, *, exact: bool
+    ) -> Boxes | None:
+        """Return the boxes, before any selection, or None if only submit() can find them."""
+        ...
 
 
 def thresholds_may_differ(plan: Plan) -> bool:

@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import DevicePixels, Placed
+from engine.backends.base import DevicePixels, Placed, PlacedAlike
+from engine.backends.cuda.runtime.gather import gather
 from engine.concurrency import fork_safety
 from engine.concurrency.thread_pool import ThreadPool
 from engine.vision.postprocess import margin_and_ratio
@@ -54,15 +55,20 @@ class Arrangement(NamedTuple):
     The tiles of a picture overlap. They are views of one array, which lies there once.
     """
 
-    starts: list[int]  # of the first pixel of each picture
+    starts: Sequence[int]  # of the first pixel of each picture
     row_steps: list[int] | None  # bytes from a pixel to the one below; None: rows are adjacent
     size: int
-    arrays: list[Array]  # what is uploaded,
-    offsets: list[int]  # and where to
+    arrays: Sequence[Array]  # what is uploaded,
+    offsets: Sequence[int]  # and where to
 
 
 def arrange(pictures: Sequence[Placed]) -> Arrangement | None:
     """Return the arrangement, or None if the CPU must scale: not uint8, or too many bytes."""
+    if isinstance(pictures, PlacedAlike):
+        step = -(-pictures.arrays[0].size // _ALIGNMENT) * _ALIGNMENT
+        top = step * len(pictures)
+        every = range(0, top, step)
+        return Arrangement(every, None, top, pictures.arrays, every) if top <= MOST_BYTES else None
     # Tiles fill whole runs, so that a few samples tell; looking at all would cost as much as this.
     if any(_is_cut(each.pixels) for each in pictures[:: len(pictures) // 2 or 1]):
         return _arrange_views(pictures)
@@ -166,6 +172,10 @@ def _address(array: Array) -> int:
 
 def entries(pictures: Sequence[Placed], arrangement: Arrangement, block: int) -> bytes:
     """Return the bytes of the table: an entry for each picture, by default in the block."""
+    if isinstance(pictures, PlacedAlike):
+        how = pictures.placement, pictures.exact, pictures.arrays[0].shape
+        count = len(pictures)
+        return _entries_alike(*how, count, block, arrangement.size // count)
     parts = []
     latest: tuple[Placement, bool, tuple[int, int]] | None = None
     entry = b""
@@ -183,6 +193,17 @@ def entries(pictures: Sequence[Placed], arrangement: Arrangement, block: int) ->
             latest, entry = (placement, exact, steps), _entry(placement, exact, steps)
         parts.append(entry)
     return b"".join(parts)
+
+
+@lru_cache(maxsize=16)
+def _entries_alike(
+    placement: Placement, exact: bool, shape: tuple[int, ...], count: int, block: int, step: int
+) -> bytes:
+    _, width, channels = shape
+    entry = bytes(_POINTER_BYTES) + _entry(placement, exact, (width * channels, channels))
+    table = np.frombuffer(entry * count, ENTRY).copy()
+    table["pixels"] = block + step * np.arange(count, dtype=np.uint64)
+    return table.tobytes()
 
 
 @lru_cache(maxsize=256)
@@ -208,14 +229,14 @@ class Copier:
         sources: Sequence[Array],
         starts: Sequence[int],
         out: Array,
-        send: Callable[[int], object],
+        send: Callable[[int], object] | None = None,
     ) -> None:
         """Copy each array to its offset; call `send` when a first part of `out` is complete."""
         size = (starts[-1] + sources[-1].size) * out.itemsize
         if size >= 2 * _WORTH_A_THREAD:
             self._copy_together(sources, starts, out, -(-size // _WORTH_A_THREAD))
             return
-        if size >= _WORTH_TWO_WAYS:
+        if send is not None and size >= _WORTH_TWO_WAYS:
             ahead, (sources, starts) = _in_two(sources, starts)
             _copy(*ahead, out)
             if starts[0]:
@@ -244,8 +265,14 @@ class Copier:
 
 
 def _copy_seated(part: int, sources: Sequence[Array], starts: Sequence[int], out: Array) -> None:
-    with _seats[part % len(_seats)]:
+    taken = next((each for each in _seats if each.acquire(blocking=False)), None)
+    if taken is None:
+        taken = _seats[part % len(_seats)]
+        taken.acquire()
+    try:
         _copy(sources, starts, out)
+    finally:
+        taken.release()
 
 
 def _in_two(sources: Sequence[Array], starts: Sequence[int]) -> tuple[_Part, _Part]:
@@ -276,11 +303,16 @@ def _cut(
 
 def _copy(sources: Sequence[Array], starts: Sequence[int], out: Array) -> None:
     first, count = sources[0], len(sources)
+    if count == 1:
+        place = out[starts[0] : starts[0] + first.size]
+        np.copyto(place.reshape(first.shape), first, casting="same_kind")
+        return
     are_alike = all(each.shape == first.shape for each in sources)
     if are_alike and starts[-1] - starts[0] == first.size * (count - 1):
-        # One call holds the GIL for less than half the time of one call for each array.
         place = out[starts[0] : starts[-1] + first.size]
-        np.concatenate(sources, out=place.reshape(count * len(first), *first.shape[1:]))
+        are_plain = all(each.flags.c_contiguous and each.dtype == out.dtype for each in sources)
+        if not (are_plain and gather(sources, place)):
+            np.concatenate(sources, out=place.reshape(count * len(first), *first.shape[1:]))
         return
     for start, each in zip(starts, sources, strict=True):
         place = out[start : start + each.size].reshape(each.shape)

@@ -37,7 +37,7 @@ class DeviceMemory:
             outputs=sum(target.rows(tensor) * tensor.shape.size for tensor in plan.outputs),
             found=0 if room is None else room.words,
             found_copied=0 if room is None else room.copied_words,
-            kept_copied=keep.near_words,
+            kept_near=keep.near_words,
         )
         settings, returned = self.sizes.settings_bytes, HEADER_WORDS + self.sizes.outputs
         words = returned + self.sizes.found + keep.words

@@ -288,16 +288,20 @@ class DeviceProgram:
         return self._latest is not None and self._api.is_done(self._latest.done)
 
     def _fetch(self, slot: Slot, job: Job) -> None:
-        """Enqueue copies of what the run returns."""
+        """Enqueue a copy of what the run returns; boxes after NMS need none."""
         if job.suppresses:
-            out, pointer, words = slot.kept_at, self.buffers.kept, self.keep.words_of(job.rows)
-        elif job.decodes:
+            self._note_end(slot)
+            return
+        if job.decodes:
             words = slot.found_words = min(self._words_expected(job), slot.found.size)
             out, pointer = slot.found_at, self.buffers.found
         else:
             out, pointer = slot.returned_at, self.buffers.returned
             words = HEADER_WORDS + self._output_values(job.sequences)
         self._api.download(out, pointer, words * WORD, self._stream)
+        self._note_end(slot)
+
+    def _note_end(self, slot: Slot) -> None:
         self._api.record(slot.done, self._stream)
         self._latest, slot.is_under_way = slot, True
 

@@ -1,8 +1,9 @@
 """The buffer in which boxes that survive NMS on the card come back, and boxes made of it.
 
 It holds a header, a counter for each row, the first NEAR survivors of each row, then the others,
-which are copied only if there are any. At most MOST_SCORES scores of a row compete; with more the
-counter is CROWDED, and the caller suppresses candidates on the host.
+which are copied only if there are any. The card writes all that is before them to the memory of the
+host by itself. At most MOST_SCORES scores of a row compete; with more the counter is CROWDED, and
+the caller suppresses candidates on the host.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ HOW = np.dtype(
         ("across_classes", np.int32),
         ("nothing", np.int32),
         ("exponent", np.float64),
+        ("near", np.uint64),  # where the host wants them, which differs from slot to slot
     ]
 )
 _GREEDY_EXPONENT = 0.6
@@ -44,7 +46,7 @@ def how(suppression: Suppression) -> bytes:
     assert suppression.threshold is not None
     has_penalty = suppression.kind in ("greedynms", "diounms")
     exponent = suppression.beta if suppression.kind == "diounms" else _GREEDY_EXPONENT
-    fields = suppression.threshold, has_penalty, suppression.across_classes, 0, exponent
+    fields = suppression.threshold, has_penalty, suppression.across_classes, 0, exponent, 0
     return np.array(fields, HOW).tobytes()
 
 
@@ -61,7 +63,7 @@ class Keep:
 
     @property
     def near_words(self) -> int:
-        """Words that are copied back with every full run."""
+        """Words that a full run leaves in the memory of the host."""
         if self.rows == 0:
             return 0
         return HEADER_WORDS + self.counters + self.rows * NEAR * _KEPT_WORDS
@@ -69,10 +71,6 @@ class Keep:
     @property
     def words(self) -> int:
         return self.near_words + self.rows * (MOST_SCORES - NEAR) * _KEPT_WORDS
-
-    def words_of(self, rows: int) -> int:
-        """Words that are copied back with a run of `rows` rows."""
-        return HEADER_WORDS + self.counters + rows * NEAR * _KEPT_WORDS
 
     @property
     def list_bytes(self) -> int:

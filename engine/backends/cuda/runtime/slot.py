@@ -14,17 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import Placed
+from engine.backends.base import DetectionSettings, Placed
 from engine.backends.cuda.driver.pinned_memory import Part, parts
 from engine.backends.cuda.runtime import picture_staging
 from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD
 from engine.backends.cuda.runtime.picture_staging import Arrangement
+from engine.vision.resize import Placement
 
 Key = tuple[bool, bool, bool, int]  # decodes, suppresses, has pictures; sequences
 
 # Bytes of the settings; the threshold comes first.
 HIERARCHY, POINTER, SUPPRESSION, TABLE = 4, 8, 16, 48
 _THRESHOLDS, _POINTER = Struct("=ff"), Struct("=Q")
+_FIRST_PIXELS = slice(TABLE, TABLE + _POINTER.size)  # the pointer of the first picture
 _GROWTH = 1.5
 
 
@@ -37,7 +39,7 @@ class Sizes:
     outputs: int  # float32
     found: int  # words of all candidates
     found_copied: int  # of those that are copied back with the run
-    kept_copied: int  # words of surviving boxes that are copied back with the run
+    kept_near: int  # words of surviving boxes that the run itself brings back
 
     @property
     def settings_bytes(self) -> int:
@@ -76,6 +78,20 @@ class Job(NamedTuple):
         return TABLE + (self.rows * picture_staging.ENTRY.itemsize if self.has_pictures else 0)
 
 
+class Recipe(NamedTuple):
+    """What runs of one array have in common: everything but the pixels."""
+
+    placement: Placement
+    exact: bool
+    settings: DetectionSettings
+    decoding: Decoding
+    is_possible: bool  # for the card, in one run
+
+    def serves(self, placement: Placement, settings: DetectionSettings, *, exact: bool) -> bool:
+        is_same = self.placement is placement and self.settings is settings
+        return is_same and self.exact is exact
+
+
 class Slot:
     """Allocated, grown and freed on the device's thread; used by one caller at a time."""
 
@@ -91,6 +107,8 @@ class Slot:
         self.sent = 0  # bytes of images or pictures uploaded ahead of the rest
         self.parts: list[Part] = []  # pinned sources to upload from; empty: upload what is staged
         self.held: Sequence[object] = ()  # what owns those sources and pictures on the card
+        self.recipe: Recipe | None = None  # by which the settings are written
+        self.job = Job(0, 0, 0)  # of that recipe
         self.is_there = False  # whether the block on the card is up to date
         self.is_under_way = False  # no one has waited for its run yet
         try:
@@ -99,7 +117,7 @@ class Slot:
                 sizes.settings_bytes
             )  # copied to their final address when the run starts
             self.returned = self._page_locked(HEADER_WORDS + sizes.outputs, np.float32)
-            self.kept = self._page_locked(sizes.kept_copied, np.uint32)
+            self.kept = self._page_locked(sizes.kept_near, np.uint32)
             self.found = np.empty(0, np.uint32)
             if sizes.found_copied:
                 self.make_room_for_finds(sizes.found_copied)
@@ -116,11 +134,20 @@ class Slot:
 
     def clear(self) -> None:
         """Forget the inputs of the previous call."""
-        self.parts, self.held, self.is_there = [], (), False
+        self.parts, self.held, self.is_there, self.recipe = [], (), False, None
 
     def lend(self, arrays: Sequence[Array], starts: Sequence[int]) -> None:
         """Upload straight from pinned arrays, which must not change until the upload is done."""
         self.parts, self.held = parts(arrays, starts), arrays
+
+    def read_in_place(self, picture: Array, pointer: int) -> None:
+        """Let the kernels read the only picture in the caller's memory, without an upload."""
+        self.parts, self.held, self.sent = [], (picture,), picture.size
+        self._settings[_FIRST_PIXELS] = _POINTER.pack(pointer)
+
+    def read_block(self) -> None:
+        """Let the kernels read the only picture in the block."""
+        self._settings[_FIRST_PIXELS] = _POINTER.pack(self.block)
 
     def keep(self, pictures: Sequence[object]) -> None:
         """Keep what the run reads where it is, until the slot is used for something else."""
@@ -150,7 +177,8 @@ class Slot:
         """Write the settings of a decoding run."""
         thresholds, how = decoding
         self._settings[: len(thresholds)] = thresholds
-        self._settings[SUPPRESSION : SUPPRESSION + len(how)] = how
+        if how:
+            self._settings[SUPPRESSION:TABLE] = how[: -_POINTER.size] + _POINTER.pack(self.kept_at)
 
     def images(self) -> Array:
         """Return the pinned memory for images, and point the settings at its block."""

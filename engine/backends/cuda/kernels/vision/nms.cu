@@ -22,6 +22,7 @@ struct Suppression {
     float threshold;
     int has_penalty, across_classes, nothing;
     double exponent;  // of the penalty
+    unsigned* near;   // host memory for what begins `kept`, up to the first survivors of every row
 };
 
 extern "C" __global__ void list_scores(const unsigned* __restrict__ counter,
@@ -72,7 +73,8 @@ DEVICE float overlap(const float4& a, const float4& b, const Suppression& how)
     const float both = __fadd_rn(__fmul_rn(a.z, a.w), __fmul_rn(b.z, b.w));
     const float united = __fsub_rn(both, common);
     const float ratio = common == 0.f || united == 0.f ? 0.f : __fdiv_rn(common, united);
-    if (!how.has_penalty) return ratio;
+    // A penalty is never negative, so that it changes nothing below the threshold; pow() is slow.
+    if (!how.has_penalty || !(ratio > how.threshold)) return ratio;
     const float width = __fsub_rn(fmaxf(a_right, b_right), fminf(a_left, b_left));
     const float height = __fsub_rn(fmaxf(a_bottom, b_bottom), fminf(a_top, b_top));
     const float diagonal = __fadd_rn(__fmul_rn(width, width), __fmul_rn(height, height));
@@ -84,7 +86,8 @@ DEVICE float overlap(const float4& a, const float4& b, const Suppression& how)
 
 // `kept` is a header whose second word is the flag, a counter for each of `room` rows, the first `near`
 // survivors of every row, and the remaining ones; `numbers` is the number of counters, padded to 16
-// bytes. A counter of all ones marks an overflowed list.
+// bytes. A counter of all ones marks an overflowed list. All but the remaining ones is written to the
+// host's memory, too, which takes less time than a copy afterwards.
 extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long* __restrict__ keys,
     const float4* __restrict__ boxes, const float* __restrict__ objectness,
     const Suppression* __restrict__ suppression, const unsigned* __restrict__ flag,
@@ -94,17 +97,23 @@ extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long*
     __shared__ unsigned long long key[MOST_SCORES];
     __shared__ unsigned short from[MOST_SCORES];
     __shared__ float4 box[MOST_SCORES];
+    __shared__ float sure[MOST_SCORES];
     __shared__ unsigned char is_alive[MOST_SCORES];
     const int thread = threadIdx.x;
     const Suppression how = *suppression;
-    if (blockIdx.x == 0 && thread == 0) kept[1] = *flag;
+    auto note = [&](int word, unsigned value) {
+        kept[word] = value;
+        how.near[word] = value;
+    };
+    if (blockIdx.x == 0 && thread == 0) note(1, *flag);
     float4* first = reinterpret_cast<float4*>(kept + 4 + numbers);
+    float4* first_near = reinterpret_cast<float4*>(how.near + 4 + numbers);
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const int found = lengths[row];
         __syncthreads();  // all threads have read it
         if (thread == 0) lengths[row] = 0;
         if (found > MOST_SCORES) {
-            if (thread == 0) kept[4 + row] = 0xFFFFFFFFu;
+            if (thread == 0) note(4 + row, 0xFFFFFFFFu);
             continue;
         }
         int size = 1;
@@ -133,6 +142,7 @@ extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long*
         }
         for (int i = thread; i < found; i += SUPPRESS_THREADS) {
             box[i] = boxes[row * MOST_SCORES + from[i]];
+            sure[i] = objectness[row * MOST_SCORES + from[i]];
         }
         __syncthreads();
         int count = 0;
@@ -141,12 +151,17 @@ extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long*
             const unsigned class_id = (unsigned)key[i] % classes;
             if (thread == 0) {
                 const int far = MOST_SCORES - near;
-                float4* to =
-                    first + 2 * (count < near ? row * near + count : room * near + row * far + count - near);
+                const bool is_near = count < near;
+                const int place =
+                    2 * (is_near ? row * near + count : room * near + row * far + count - near);
                 const float score = __uint_as_float(~(unsigned)(key[i] >> 32));
-                to[0] = box[i];
-                to[1] = make_float4(
-                    objectness[row * MOST_SCORES + from[i]], score, __uint_as_float(class_id), 0.f);
+                const float4 rest = make_float4(sure[i], score, __uint_as_float(class_id), 0.f);
+                first[place] = box[i];
+                first[place + 1] = rest;
+                if (is_near) {
+                    first_near[place] = box[i];
+                    first_near[place + 1] = rest;
+                }
             }
             ++count;
             for (int j = i + 1 + thread; j < found; j += SUPPRESS_THREADS) {
@@ -156,7 +171,7 @@ extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long*
             }
             __syncthreads();
         }
-        if (thread == 0) kept[4 + row] = count;
+        if (thread == 0) note(4 + row, count);
         __syncthreads();  // the next row uses the same memory
     }
 }

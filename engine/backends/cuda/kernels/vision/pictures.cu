@@ -31,7 +31,9 @@ DEVICE Neighbours neighbours_of(int position, int extent, int scaled, float scal
             share = 0.f;
         }
     }
-    return {min(low, extent - 1), min(low + 1, extent - 1), rest, share};
+    low = min(low, extent - 1);
+    // A neighbour without a share is not read: most pictures of the input's size have none.
+    return {low, share > 0.f ? min(low + 1, extent - 1) : low, rest, share};
 }
 
 // byte / 255, rounded as a division: the product with 1/255, corrected by its remainder.

@@ -227,6 +227,10 @@ class Detector:
         settings = self._settings(
             threshold, nms, classes, max_detections, read, tiles=tiles, overlap=overlap
         )
+        if not bgr:
+            result = self._runs.of_array(source, settings, keep="if needed")
+            if result is not None:
+                return result
         is_several = isinstance(source, (list, tuple))
         if not is_several and (name := name_of(source)) is not None and not is_file(name):
             _refuse_endless(name)

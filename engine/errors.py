@@ -13,8 +13,12 @@ Messages have one shape: where: what: expected, got. Hint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ContextDecorator, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class EngineError(Exception):
@@ -118,20 +122,33 @@ def translate_thread_errors(where: str) -> Iterator[None]:
         raise DeviceError(f"{where}: no more threads can be started. Use fewer at once") from None
 
 
-class within_memory(ContextDecorator):  # noqa: N801  used like a function; a class is faster to enter
-    """Turn a MemoryError inside the block into a DeviceError of one line."""
+class within_memory:  # noqa: N801  used like a function; a class is faster to enter
+    """Turn a MemoryError inside a block or a function into a DeviceError of one line."""
 
     def __init__(self, where: str) -> None:
         self._where = where
+
+    def __call__(self, function: _Function) -> _Function:
+        @wraps(function)
+        def guarded(*given: Any, **named: Any) -> Any:
+            try:
+                return function(*given, **named)
+            except MemoryError as error:
+                raise self._translated(error) from None
+
+        return cast("_Function", guarded)
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, MemoryError):
-            asked = f": {error}" if str(error) else ""
-            raise DeviceError(
-                f"{self._where}: out of memory{asked}. Try a smaller batch or input size"
-            ) from None
+            raise self._translated(error) from None
+
+    def _translated(self, error: MemoryError) -> DeviceError:
+        asked = f": {error}" if str(error) else ""
+        return DeviceError(
+            f"{self._where}: out of memory{asked}. Try a smaller batch or input size"
+        )
 
 
 def suggest(word: object, known: Iterable[str]) -> str:

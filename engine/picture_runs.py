@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import DetectionSettings, JpegDecoder, Placed, Program, TimedTicket
+from engine.backends.base import (
+    DetectionSettings,
+    DirectProgram,
+    JpegDecoder,
+    Placed,
+    Program,
+    TimedTicket,
+)
 from engine.concurrency import fork_safety
 from engine.concurrency.pipeline import pipelined
 from engine.darknet.graph import Graph
@@ -30,7 +37,7 @@ from engine.vision.classification import Classification
 from engine.vision.code import Code
 from engine.vision.image import Picture
 from engine.vision.result import Result
-from engine.vision.tiles import merge
+from engine.vision.tiles import Area, merge
 
 if TYPE_CHECKING:
     from engine.codes.reader import CodeReader
@@ -66,6 +73,9 @@ class PictureRuns:
         self._graph = graph
         self._task = graph.task
         self._program = program
+        self._direct: DirectProgram | None = None
+        if self._task == "detector" and isinstance(program, DirectProgram):
+            self._direct = program
         self._intake = intake
         self._suppression = suppression
         self._settings = settings
@@ -186,6 +196,27 @@ class PictureRuns:
             chosen.append(chosen[-1] if each is before else self._detection_settings(each))
         return _Run(batch, settings, self._program.submit(batch.placed, chosen))
 
+    def of_array(self, array: object, settings: Settings, *, keep: Keep) -> Result | None:
+        """Return the result of an array by the program's shorter way, or None if it has none."""
+        if self._direct is None or settings.read or settings.tiles is not None:
+            return None
+        start, intake = time.perf_counter(), self._intake
+        if not intake.takes(array):
+            return None
+        chosen, placement = self._detection_settings(settings), intake.placement_of(array)
+        prepared = time.perf_counter()
+        found = self._direct.boxes_of(array, placement, chosen, exact=intake.exact)
+        if found is None:
+            return None
+        found_at = time.perf_counter()
+        found = found.select(chosen.classes, chosen.max_detections)
+        timing = {
+            "prepare": (prepared - start) * 1e3,
+            "network": (found_at - prepared) * 1e3,
+            "suppress": (time.perf_counter() - found_at) * 1e3,
+        }
+        return self._result(Picture.of(array), found, timing, keep=keep)
+
     def outcomes_of(
         self, batch: Batch, settings: Sequence[Settings], *, keep: Keep
     ) -> Iterator[Outcome | ImageError]:
@@ -294,6 +325,18 @@ class PictureRuns:
             start = time.perf_counter()
             found, codes = self._read_codes(picture, found, settings)
             timing["read"] = (time.perf_counter() - start) * 1e3
+        return self._result(picture, found, timing, keep=keep, codes=codes, tiles=entry.tiles)
+
+    def _result(
+        self,
+        picture: Picture,
+        found: Boxes,
+        timing: dict[str, float],
+        *,
+        keep: Keep,
+        codes: Sequence[Code | None] | None = None,
+        tiles: tuple[Area, ...] = (),
+    ) -> Result:
         return Result.of(
             found,
             picture,
@@ -301,7 +344,7 @@ class PictureRuns:
             timing=timing,
             oriented=self._intake.orient,
             codes=codes,
-            tiles=entry.tiles,
+            tiles=tiles,
             keep_picture=keep == "always" or (keep == "if needed" and not self._is_kept(picture)),
             is_untrusted=self._is_untrusted,
         )

@@ -217,6 +217,9 @@ class HostCalls:
     def is_page_locked(self, pointer: int) -> bool:
         return any(begin <= pointer < begin + size for begin, size in self.registered.items())
 
+    def is_mapped(self, pointer: int) -> bool:
+        return self.is_page_locked(pointer)
+
     download = move = upload
 
 

@@ -94,15 +94,9 @@ class Context:
         self._worker.check_process()
 
     def wait(self, event: int) -> None:
-        """Block the calling thread until the event has happened."""
-        api = self.driver_api
-        if api.is_done(event):
-            return
-        api.enter()
-        try:
-            api.wait(event)
-        finally:
-            api.leave()
+        """Block the calling thread until the event has happened; no context has to be current."""
+        if not self.driver_api.is_done(event):
+            self.driver_api.wait(event)
 
     def time_of(self, enqueue: Callable[[], None]) -> float:
         """Return the milliseconds that the device takes for what is enqueued."""

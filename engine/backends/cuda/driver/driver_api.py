@@ -34,6 +34,7 @@ _ARGUMENTS = {
     "cuGraphLaunch": (_p, _p),
     "cuMemHostRegister_v2": (_p, _size, ctypes.c_uint),
     "cuMemHostUnregister": (_p,),
+    "cuMemHostGetDevicePointer_v2": (_p, _p, ctypes.c_uint),
     "cuPointerGetAttributes": (ctypes.c_uint, _p, _p, _p),
 }
 
@@ -136,6 +137,12 @@ class DriverApi:
         """Pin host memory."""
         if status := libcuda().cuMemHostRegister_v2(pointer, size, _FOR_ALL_CONTEXTS):
             self._fail("cuMemHostRegister", status)
+
+    def is_mapped(self, pointer: int) -> bool:
+        """Return whether kernels can read pinned host memory at its own address."""
+        made = _p()
+        status = libcuda().cuMemHostGetDevicePointer_v2(ctypes.byref(made), pointer, 0)
+        return status == 0 and made.value == pointer
 
     def unregister(self, pointer: int) -> None:
         if status := libcuda().cuMemHostUnregister(pointer):

@@ -26,6 +26,7 @@ class PinnedMemory:
         self._driver_api = driver_api
         self._post = post
         self._known: set[int] = set()
+        self._mapped: set[int] = set()  # those of the known ones that kernels can read
         self._registered: set[int] = set()  # pointers; for the device's thread
 
     def pin(self, array: Array) -> None:
@@ -39,10 +40,12 @@ class PinnedMemory:
         _unpin(pointer, self._driver_api)  # of a collected array at the same address
         if self._driver_api.is_page_locked(pointer):
             self.remember(array)
-            return
-        self._driver_api.register(pointer, array.nbytes)
-        self._registered.add(pointer)
-        self.remember(array, partial(self._lose, pointer))
+        else:
+            self._driver_api.register(pointer, array.nbytes)
+            self._registered.add(pointer)
+            self.remember(array, partial(self._lose, pointer))
+        if self._driver_api.is_mapped(pointer):
+            self._mapped.add(id(array))
 
     def remember(self, array: Array, forgotten: Callable[[], None] = lambda: None) -> None:
         """Note that an array is pinned, here by default by another device."""
@@ -54,14 +57,20 @@ class PinnedMemory:
     def contains(self, pictures: Sequence[Array]) -> bool:
         """Return whether all pictures lie completely in known arrays."""
         known = self._known
-        return bool(known) and all(
-            id(each if each.base is None else each.base) in known and each.flags.c_contiguous
-            for each in pictures
-        )
+        if not known:
+            return False
+        owners = {id(each if each.base is None else each.base) for each in pictures}
+        return owners <= known and all(each.flags.c_contiguous for each in pictures)
+
+    def address_of(self, picture: Array) -> int | None:
+        """Return where kernels can read a picture in a known array, if they can."""
+        owner = id(picture if picture.base is None else picture.base)
+        return begin_of(picture) if owner in self._mapped else None
 
     def close(self) -> None:
         """Unpin everything; runs on the worker thread."""
         self._known.clear()
+        self._mapped.clear()
         while self._registered:
             pointer = self._registered.pop()
             _collected.add(pointer)
@@ -69,6 +78,7 @@ class PinnedMemory:
 
     def _forget(self, number: int, forgotten: Callable[[], None]) -> None:
         self._known.discard(number)
+        self._mapped.discard(number)
         forgotten()
 
     def _lose(self, pointer: int) -> None:
@@ -100,7 +110,7 @@ def parts(pictures: Sequence[Array], starts: Sequence[int]) -> list[Part]:
     found: list[Part] = []
     first = origin = size = 0  # of the current copy
     for each, start in zip(pictures, starts, strict=True):
-        pointer = _begin(each)
+        pointer = begin_of(each)
         if not start - first == pointer - origin == size:
             if size:
                 found.append((first, origin, size))
@@ -109,7 +119,7 @@ def parts(pictures: Sequence[Array], starts: Sequence[int]) -> list[Part]:
     return [*found, (first, origin, size)]
 
 
-def _begin(picture: Any) -> int:
+def begin_of(picture: Any) -> int:
     """Return the address of a contiguous array."""
     try:
         return addressof(c_char.from_buffer(picture))  # faster than the array interface

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class Keep:
 
     rows: int
 
-    @property
+    @cached_property
     def counters(self) -> int:
         """Number of counters: one for each row, padded to 16 bytes."""
         return -(-self.rows // 4) * 4

@@ -17,7 +17,15 @@ from weakref import finalize
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import DevicePixels, Memory, OpTime, Placed, Stages
+from engine.backends.base import (
+    DetectionSettings,
+    DevicePixels,
+    Memory,
+    OpTime,
+    Placed,
+    PlacedAlike,
+    Stages,
+)
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.lower import launched, lowering
 from engine.backends.cuda.lower.lowered import Lowered
@@ -26,13 +34,14 @@ from engine.backends.cuda.runtime import detection_buffer, nms_buffer, overflow,
 from engine.backends.cuda.runtime.detection_buffer import FLAG, HEADER_WORDS, WORD
 from engine.backends.cuda.runtime.device_program import SLOTS, DeviceProgram
 from engine.backends.cuda.runtime.picture_staging import Arrangement
-from engine.backends.cuda.runtime.slot import Decoding, Job, Slot
-from engine.backends.cuda.runtime.tickets import Slots, SlotTicket, Submission
+from engine.backends.cuda.runtime.slot import Decoding, Job, Recipe, Slot
+from engine.backends.cuda.runtime.tickets import Slots, SlotTicket, Submission, is_for_host
 from engine.errors import DeviceError, EngineError, InputError
 from engine.plan.ops import Op
 from engine.vision import resize
 from engine.vision.boxes import Boxes, Suppression
 from engine.vision.postprocess import postprocess_batch
+from engine.vision.resize import Placement
 
 Answer = TypeVar("Answer")
 _RUNS_IN_A_CROWD = 64  # runs without NMS on the card, after one with too many scores
@@ -66,6 +75,7 @@ class CudaProgram(Submission):
         self.is_settled.set()
         self._sides = plan.source.shape.sides
         self._steps = plan.steps
+        self._recipe: Recipe | None = None  # of the latest run of one array
         self._crowded = 0  # remaining runs without NMS on the card
         self._room = detection_buffer.room(plan, target.batch)
         self._is_vast = self._room is not None and self._room.scores > nms_buffer.MOST_LISTED
@@ -133,6 +143,27 @@ class CudaProgram(Submission):
             return found
 
         return self._start(put, fetch)
+
+    def boxes_of(
+        self, pixels: Array, placement: Placement, settings: DetectionSettings, *, exact: bool
+    ) -> Boxes | None:
+        """Return the boxes of one array, or None if submit() must find them.
+
+        Calls in a loop differ in nothing but their pixels, so that nothing else is looked at.
+        """
+        recipe = self._recipe
+        if recipe is None or not recipe.serves(placement, settings, exact=exact):
+            recipe = self._recipe = self._recipe_of(pixels, placement, settings, exact=exact)
+        if not recipe.is_possible or self._crowded:
+            return None
+        slot = self._taken()
+        try:
+            job = self._staged(slot, pixels, recipe)
+            self._enqueue(slot, job)
+            found = self._survivors(slot, job)
+        finally:
+            self._slots.give(slot)
+        return None if found is None else found[0]
 
     def pin(self, frames: Array) -> None:
         """Page-lock an array; a picture in it must not change until its run is done."""
@@ -293,7 +324,7 @@ class CudaProgram(Submission):
     def _pictures(self, placed: Sequence[Placed], decoding: Decoding | None = None) -> Put:
         channels, height, width = self._sides
         network = width, height
-        for pixels, placement, *_ in placed:
+        for pixels, placement, *_ in placed[:1] if isinstance(placed, PlacedAlike) else placed:
             if placement.network != network or pixels.shape[2] != channels:
                 (got_width, got_height), got = placement.network, pixels.shape[2]
                 raise InputError(
@@ -306,6 +337,33 @@ class CudaProgram(Submission):
             return partial(self._put, job, decoding, partial(self._stage_scaled, placed))
         job = self._job(len(placed), found.size, decoding, has_pictures=True)
         return partial(self._put, job, decoding, partial(self._stage_pictures, placed, found))
+
+    def _recipe_of(
+        self, pixels: Array, placement: Placement, settings: DetectionSettings, *, exact: bool
+    ) -> Recipe:
+        is_small = pixels.size <= picture_staging.MOST_BYTES
+        is_possible = is_small and not (self._is_vast or self._steps > 1 or is_for_host(settings))
+        how = nms_buffer.how(settings.suppression) if is_possible else b""
+        decoding = self._decoding(settings.threshold, settings.hierarchy, how)
+        return Recipe(placement, exact, settings, decoding, is_possible)
+
+    def _staged(self, slot: Slot, pixels: Array, recipe: Recipe) -> Job:
+        """Stage an array by a recipe, of which the slot may know everything but the pixels."""
+        if slot.recipe is not recipe:
+            placed = Placed(pixels, recipe.placement, recipe.exact)
+            slot.job = self._pictures([placed], recipe.decoding)(slot)
+            slot.recipe = recipe
+            return slot.job
+        slot.is_there = False
+        if not self._device.is_idle:  # it arrives during another run
+            slot.read_block()
+            self._stage_pixels((pixels,), (0,), slot)
+        elif (pointer := self._context.pinned_memory.address_of(pixels)) is not None:
+            slot.read_in_place(pixels, pointer)
+        else:
+            self._copier.copy((pixels,), (0,), slot.staged)
+            slot.read_in_place(pixels, slot.staged_at)
+        return slot.job
 
     def _put(
         self, job: Job, decoding: Decoding | None, stage: Callable[[Slot], None], slot: Slot
@@ -332,15 +390,19 @@ class CudaProgram(Submission):
         self, placed: Sequence[Placed], arrangement: Arrangement, slot: Slot
     ) -> None:
         slot.put_table(placed, arrangement)
-        arrays, offsets = arrangement.arrays, arrangement.offsets
-        if arrays and self._context.pinned_memory.contains(arrays):
-            slot.lend(arrays, offsets)
-        elif arrays:
-            send = partial(self._send_ahead, slot)
-            self._copier.copy(arrays, offsets, slot.staged, send)
+        arrays = arrangement.arrays
+        if arrays:
+            self._stage_pixels(arrays, arrangement.offsets, slot)
         is_there = (isinstance(each.pixels, DevicePixels) for each in placed)
         if len(arrays) < len(placed) and any(is_there):
             slot.keep([each.pixels for each in placed])
+
+    def _stage_pixels(self, arrays: Sequence[Array], offsets: Sequence[int], slot: Slot) -> None:
+        if self._context.pinned_memory.contains(arrays):
+            slot.lend(arrays, offsets)
+        else:
+            slot.parts = []
+            self._copier.copy(arrays, offsets, slot.staged, partial(self._send_ahead, slot))
 
     def _send_ahead(self, slot: Slot, size: int) -> None:
         if self._device.is_idle:
@@ -378,11 +440,14 @@ class CudaProgram(Submission):
 
     def _enqueued(self, slot: Slot, put: Put) -> Job:
         job = put(slot)
+        self._enqueue(slot, job)
+        return job
+
+    def _enqueue(self, slot: Slot, job: Job) -> None:
         with self._context.enqueue_lock:
             is_under_way = self._device.replay(slot, job)
         if not is_under_way:
             self._context.run(partial(self._device.start, slot, job))
-        return job
 
     @contextmanager
     def _slot(self) -> Iterator[Slot]:

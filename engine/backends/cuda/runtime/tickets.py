@@ -110,9 +110,7 @@ class Submission(ABC):
     ) -> TimedTicket[list[Boxes]]:
         start, first = perf_counter(), settings[0]
         hierarchy = first.hierarchy
-        # The card would let boxes of unwanted classes suppress wanted ones.
-        is_for_host = first.suppression.across_classes and first.classes is not None
-        if settings.count(first) < len(settings) or is_for_host:
+        if settings.count(first) < len(settings) or is_for_host(first):
             threshold = min(each.threshold for each in settings)
             rows = self.start_detect(pictures, threshold=threshold, hierarchy=hierarchy)
             finish = partial(boxes_of, pictures, settings)
@@ -130,6 +128,11 @@ class Submission(ABC):
     def submit_forward(self, pictures: Sequence[Placed]) -> TimedTicket[tuple[Array, ...]]:
         start, ticket = perf_counter(), self.start_forward(pictures)
         return StagedTicket(("network", lambda _: ticket.result()), start=start)
+
+
+def is_for_host(settings: DetectionSettings) -> bool:
+    """Tell whether NMS on the card would let boxes of unwanted classes suppress wanted ones."""
+    return settings.suppression.across_classes and settings.classes is not None
 
 
 def _select(settings: DetectionSettings, boxes: list[Boxes]) -> list[Boxes]:

@@ -11,6 +11,8 @@ import pytest
 
 from engine.backends import open_device
 from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.lower import lowering
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 from engine.plan.build import Plan
 from engine.plan.ops import ConcatPart, Convert, Op, Tensor
@@ -66,6 +68,32 @@ def test_the_card_computes_what_the_cpu_computes(card: CudaDevice, name: str) ->
     with closing(card.compile(plan, batch=2, precision="int8")) as program:
         (got,) = program.forward(halves)
         assert program.precision == "int8"
+    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_maps_are_halved_without_a_conversion(card: CudaDevice) -> None:
+    source, half = Shape(16, 6, 8), Shape(64, 3, 4)
+    src, a, b8, b, total, out8, out = (
+        Tensor(number, half if number in (1, 4, 5, 6) else source) for number in range(7)
+    )
+    steps = (
+        ops.Reorg(a, src, 2, source),
+        Convert(b8, src),
+        Convert(b, b8),
+        ops.Add(total, (a, b), activation="relu"),
+        Convert(out8, total),
+        Convert(out, out8),
+    )
+    plan = Plan(src, steps, (out,), (out,), scales={b8: 0.02, out8: 0.04})
+    target = Target(2, "float16", (9, 0), 132, scales=plan.scales)
+    (add,) = (op for op in lowering.fuse(plan, target).plan.ops if isinstance(op, ops.Add))
+    assert (add.sources, add.out) == ((a, b8), out8)
+    values = np.random.default_rng(0).standard_normal((2, *source.sides), np.float32)
+    halves = values.astype(np.float16).astype(np.float32)
+    with closing(open_device("cpu:1")) as cpu, closing(cpu.compile(plan, batch=2)) as program:
+        (expected,) = program.forward(halves)
+    with closing(card.compile(plan, batch=2, precision="int8")) as program:
+        (got,) = program.forward(halves)
     np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-6)
 
 

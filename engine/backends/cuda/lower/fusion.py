@@ -14,12 +14,13 @@ from itertools import pairwise
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import sm90_fused
 from engine.backends.cuda.conv.algorithm import ScaledConv2d
+from engine.backends.cuda.conv.tensor_cores import EIGHT
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.squeeze_excite import scales
 from engine.backends.cuda.ops.target import Target
-from engine.passes.usage import join_neighbours
+from engine.passes.usage import Intermediates, join_neighbours
 from engine.plan.build import Plan
-from engine.plan.ops import Chain, Conv2d, Convert, Multiply, Op
+from engine.plan.ops import Add, Chain, Conv2d, Convert, Multiply, Op
 
 
 def fold_factors(lowered: Lowered) -> Lowered:
@@ -74,6 +75,46 @@ def fold_rounding(lowered: Lowered) -> Lowered:
         return made if any(not choice.unfused for choice in able) else None
 
     return replace(lowered, plan=join_neighbours(plan, join))
+
+
+def fold_conversions(lowered: Lowered) -> Lowered:
+    """Convert, Add, Convert -> Add of int8, where a residual network halves its maps.
+
+    The first source is of floats. It has as many pixels as the result, the second four times more.
+    """
+    plan, target = lowered.plan, lowered.target
+    intermediates = Intermediates(plan)
+    made: list[Op] = []
+    for op in plan.ops:
+        before, add = (made[-2], made[-1]) if len(made) > 1 else (None, None)
+        if (
+            isinstance(op, Convert)
+            and isinstance(add, Add)
+            and isinstance(before, Convert)
+            and op.src == add.out
+            and op.out in target.scales
+            and before.out in intermediates
+            and add.out in intermediates
+            and _adds_quarters(target, add, before)
+        ):
+            made[-2:] = [replace(add, out=op.out, sources=(add.sources[0], before.src))]
+        else:
+            made.append(op)
+    return replace(lowered, plan=replace(plan, ops=tuple(made)))
+
+
+def _adds_quarters(target: Target, add: Add, convert: Convert) -> bool:
+    a, *others = add.sources
+    floats = target.floats | target.scales.keys() | target.misaligned
+    return (
+        add.weights is None
+        and others == [convert.out]
+        and a not in floats
+        and target.precision == "float16"
+        and a.shape == add.out.shape
+        and a.shape.channels % (4 * EIGHT) == 0
+        and convert.src.shape.area == 4 * a.shape.area
+    )
 
 
 def fuse_chains(lowered: Lowered) -> Lowered:

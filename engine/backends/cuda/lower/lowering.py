@@ -7,7 +7,13 @@ from dataclasses import replace
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import sm90_fused
-from engine.backends.cuda.lower.fusion import fold_factors, fold_rounding, fuse_chains, split_chains
+from engine.backends.cuda.lower.fusion import (
+    fold_conversions,
+    fold_factors,
+    fold_rounding,
+    fuse_chains,
+    split_chains,
+)
 from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
 from engine.backends.cuda.lower.memory_layout import find_misaligned, lay_out_memory
 from engine.backends.cuda.lower.precision_policy import choose_precision
@@ -90,6 +96,7 @@ FUSION: tuple[Pass, ...] = (
     find_misaligned,
     fold_factors,
     fold_rounding,
+    fold_conversions,
     fuse_chains,
 )
 PLACEMENT: tuple[Pass, ...] = (

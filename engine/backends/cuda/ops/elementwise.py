@@ -72,6 +72,21 @@ def add(gpu: Gpu, op: ops.Add) -> None:
 def _add_bytes(gpu: Gpu, op: ops.Add) -> None:
     a, b = op.sources
     scales = gpu.target.scales
+    if a not in scales:  # see fold_conversions()
+        packs = gpu.values(op.out) * gpu.target.value_bytes // 16
+        operands = {"a": gpu[a], "a_pitch": gpu.pitch(a), "b": gpu[b], "b_pitch": gpu.pitch(b)}
+        gpu.launch_map(
+            "add_quarters_to_bytes",
+            a,
+            op.out,
+            packs,
+            op,
+            **operands,
+            b_channels=b.shape.channels,
+            b_scale=scales[b],
+            inverse=float(int8.inverse(scales[op.out])),
+        )
+        return
     gpu.launch_packed(
         "add_bytes",
         op,

@@ -1,5 +1,6 @@
 // quantise: out = src / scale, rounded to bytes.   dequantise: out = src * scale.
 // add_bytes: out = f(a + b) for maps of bytes, each with a scale of its own.
+// add_quarters_to_bytes: add_quarters_packed of add.cu, where b and out are bytes.
 //
 // Work item  one value, or a pack of neighbouring channels.   Memory  coalesced along channels.
 #include "common.cuh"
@@ -56,3 +57,28 @@ template <int V> DEVICE void add_bytes_body(ADD_BYTES_PARAMETERS)
 }
 
 SCALAR_AND_PACKED(add_bytes, ADD_BYTES)
+
+extern "C" __global__ void add_quarters_to_bytes(const real* __restrict__ a,
+    const signed char* __restrict__ b, signed char* __restrict__ out, int pixels, int channels, int area,
+    int b_channels, int a_pitch, int b_pitch, int out_pitch, int kind, float b_scale, float inverse)
+{
+    after_previous_kernel();
+    const int share = PACK / 4;  // channels of b in a pack
+    FOR_EACH_PACK(PACK, pixel, pixels, channel, channels)
+    {
+        Pack<PACK> x = load<PACK>(a + pixel * a_pitch + channel);
+        if (channel / 4 < b_channels) {
+            const int row = pixel / area;
+            const signed char* from = b + (size_t)(pixel + row * 3 * area) * b_pitch + channel / 4;
+            UNROLL(quarter, 4) {
+                const Pack<share> y = load<share>(from + (size_t)quarter * area * b_pitch);
+                UNROLL(i, share) {
+                    float& sum = x.v[i * 4 + quarter];
+                    sum = fmaf(y.v[i], b_scale, sum);
+                }
+            }
+        }
+        activate_all(kind, x.v);
+        store_bytes<PACK>(out + pixel * out_pitch + channel, x, inverse);
+    }
+}

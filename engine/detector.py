@@ -19,6 +19,7 @@ from engine.backends.base import (
     JpegDecoder,
     Memory,
     Program,
+    VideoDevice,
     thresholds_may_differ,
 )
 from engine.concurrency import fork_safety
@@ -31,6 +32,7 @@ from engine.passes.quantise import LayerRanges, quantise
 from engine.picture_runs import Keep, Outcome, PictureRuns
 from engine.plan.build import Plan
 from engine.settings import Settings, Tiles
+from engine.sources.card_decoder import CardDecoder
 from engine.sources.pictures import is_endless, is_file, is_single, name_of, pictures_of
 from engine.sources.reader import FrameSelection
 from engine.sources.remote_picture import RemotePicture
@@ -77,6 +79,7 @@ class Detector:
         ranges: LayerRanges | None = None,
         decoders: DecodePool | None = None,
         jpeg_decoder: JpegDecoder | None = None,
+        videos: VideoDevice | None = None,
     ) -> None:
         self.labels = labels
         self.settings = settings
@@ -92,6 +95,7 @@ class Detector:
         self._program = self._compile(plan)
         self._intake = replace(intake, scales=not self._program.scales_pictures)
         self._decoders = decoders  # of untrusted pictures
+        self.card_decoder = None if videos is None else CardDecoder(videos)  # of videos
         self._runs = PictureRuns(
             *(graph, self._program, self._intake, self._suppression, settings),
             labels=labels,
@@ -239,7 +243,8 @@ class Detector:
         if is_several:
             for name in filter(None, map(name_of, source)):
                 _refuse_endless(name)
-            pictures = pictures_of(source, is_untrusted=self.is_untrusted)
+            selection = FrameSelection(card=self.card_decoder)
+            pictures = pictures_of(source, selection, is_untrusted=self.is_untrusted)
             return list(self._runs.stream(pictures, "raise", settings, bgr=bgr, keep="if needed"))
         ahead = self._runs.device_ahead(settings, "if needed")
         batch = self._intake.prepare([source], bgr=bgr, settings=settings, ahead=ahead)
@@ -423,7 +428,7 @@ class Detector:
                 own()
 
         if expand:
-            selection = FrameSelection(stride, max_frames)
+            selection = FrameSelection(stride, max_frames, card=self.card_decoder)
             pictures = pictures_of(
                 sources,
                 selection,

@@ -13,6 +13,7 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.backends.base import DevicePixels, Placed, PlacedAlike
+from engine.backends.frame_picture import FramePicture
 from engine.errors import ImageError, InputError, suggest
 from engine.plan.shapes import Shape
 from engine.settings import Settings
@@ -189,6 +190,12 @@ class Intake:
             try:
                 if isinstance(source, DevicePicture):
                     picture, there = source
+                elif (
+                    isinstance(source, FramePicture)
+                    and channels == 3
+                    and not (self.scales or is_cut)
+                ):
+                    picture, there = source, source.on_device()
                 else:
                     assert not isinstance(source, PlainPicture), "left to a device"
                     picture = image.read(

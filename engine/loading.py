@@ -89,8 +89,8 @@ def load(
     max_pixels the maximum number of pixels of a picture (89,478,485, which is 256 MiB of RGB);
                larger pictures are refused before they are decoded
     lenient    read JPEGs that lack their end, which is otherwise an error; the rest is grey
-    decode     "gpu" decodes JPEGs with the JPEG engine of the GPU: see docs/gpu.md; "cpu" and, for
-               now, "auto" decode them on the CPU, to the last bit as always
+    decode     "gpu" decodes JPEGs and videos with the engines of the GPU: see docs/gpu.md; "cpu"
+               and, for now, "auto" decode them on the CPU, to the last bit as always
     untrusted  decode pictures in processes with limits on processor time and memory; videos are
                refused: see docs/security.md
     threshold  the lowest score of a box to return; `hierarchy` is the same inside a class tree
@@ -115,7 +115,7 @@ def load(
         >>> print(detector("docs/parcel.jpg"))
         docs/parcel.jpg, 720 x 720: 2 datamatrix, 2 barcode, 1 pdf417, 1 aztec, 1 qr
     """
-    from engine.backends import device_name, open_decoder, open_in_background, warm_up
+    from engine.backends import device_name, open_decoders, open_in_background, warm_up
     from engine.settings import Settings
 
     for name, path in (("cfg", cfg), ("weights", weights), ("data", data), ("scales", scales)):
@@ -180,6 +180,7 @@ def load(
             wanted = _passes(lambda: machine.passes, passes, precision)
             if wanted != expected:
                 ready = optimise(plan, wanted)
+            jpeg_decoder, videos = open_decoders(machine) if decode == "gpu" else (None, None)
             return Detector(
                 *(network, ready, read_plan, machine, settings),
                 labels=labels,
@@ -189,7 +190,8 @@ def load(
                 passes=wanted,
                 ranges=ranges,
                 decoders=decoders,
-                jpeg_decoder=open_decoder(machine) if decode == "gpu" else None,
+                jpeg_decoder=jpeg_decoder,
+                videos=videos,
             )
 
 

@@ -21,6 +21,7 @@ from engine.backends.base import (
     Program,
     TimedTicket,
 )
+from engine.backends.frame_picture import FramePicture
 from engine.concurrency import fork_safety
 from engine.concurrency.pipeline import pipelined
 from engine.darknet.graph import Graph
@@ -337,6 +338,9 @@ class PictureRuns:
         codes: Sequence[Code | None] | None = None,
         tiles: tuple[Area, ...] = (),
     ) -> Result:
+        keeps = keep == "always" or (keep == "if needed" and not self._is_kept(picture))
+        if keeps and isinstance(picture, FramePicture):
+            picture.fetch()
         return Result.of(
             found,
             picture,
@@ -345,7 +349,7 @@ class PictureRuns:
             oriented=self._intake.orient,
             codes=codes,
             tiles=tiles,
-            keep_picture=keep == "always" or (keep == "if needed" and not self._is_kept(picture)),
+            keep_picture=keeps,
             is_untrusted=self._is_untrusted,
         )
 

@@ -15,7 +15,7 @@ from engine.errors import DeviceError, InputError, suggest
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from engine.backends.base import Device, JpegDecoder
+    from engine.backends.base import Device, JpegDecoder, VideoDevice
 
 _log = logging.getLogger("engine")
 
@@ -62,15 +62,23 @@ def open_chosen(name: str, threads: int | None = None) -> Device:
     return found
 
 
-def open_decoder(device: Device) -> JpegDecoder:
-    """Return the device's own decoder of JPEGs, or raise what it lacks."""
-    from engine.backends.base import DecodingDevice
+def open_decoders(device: Device) -> tuple[JpegDecoder | None, VideoDevice]:
+    """Return the device's own decoders, or raise what it lacks.
+
+    Most cards decode videos, and few JPEGs; a card that does not is no error.
+    """
+    from engine.backends.base import DecodingDevice, NoJpegEngineError
 
     if not isinstance(device, DecodingDevice):
         raise InputError(
             f"decode: gpu: expected one NVIDIA GPU, got device {device.name}. Use --decode cpu"
         )
-    return device.open_decoder()
+    try:
+        jpegs: JpegDecoder | None = device.open_decoder()
+    except NoJpegEngineError:
+        _log.warning("%s: decode: gpu: has no JPEG engine. The CPU decodes JPEGs", device.name)
+        jpegs = None
+    return jpegs, device.open_videos()
 
 
 def warm_up(name: str) -> AbstractContextManager[None]:

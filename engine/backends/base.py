@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, overload, runtime_checkable
 
 from engine.arrays import Array
+from engine.errors import DeviceError
 from engine.plan.build import Plan
 from engine.plan.ops import Op, RegionHead, YoloHead
 from engine.vision.boxes import Boxes, Suppression
@@ -43,6 +45,10 @@ class DevicePixels(NamedTuple):
     to_host: Callable[[], Array]  # returns the pixels, for a run whose pictures the host scales
 
 
+class NoJpegEngineError(DeviceError):
+    """A card has no engine for JPEGs; it may have one for videos."""
+
+
 class DecodedJpeg(NamedTuple):
     """RGB pixels of a JPEG in the memory of a device, as they are stored in the file."""
 
@@ -65,6 +71,62 @@ class JpegDecoder(Protocol):
     def is_usable(self) -> bool:
         """Whether there was no failure so far."""
         ...
+
+
+class Nv12(NamedTuple):
+    """A video frame of even height as a decoder leaves it in the memory of a device."""
+
+    size: tuple[int, int]
+    luma: int  # pointer to a plane of brightness,
+    luma_step: int  # and the bytes of its lines
+    chroma: int  # to a plane of half the height, of pairs that serve 2 x 2 pixels
+    chroma_step: int
+    matrix: int  # number of the colour matrix in ITU-T H.273
+    is_full: bool  # brightness from 0 to 255, not from 16 to 235
+
+
+class DeviceFrame(NamedTuple):
+    """RGB pixels of a video frame in the memory of a device, as they are stored in the file."""
+
+    pointer: int  # to the first pixel
+    row_step: int  # bytes
+    owner: object  # keeps the memory as long as it lives
+    wait: Callable[[], None]  # until the pixels are there, on any thread
+    to_host: Callable[[], Array]  # waits as well
+
+
+class FrameIntake(Protocol):
+    """Takes the frames of one video over from its decoder, for one thread at a time."""
+
+    def take(self, frame: Nv12, owner: object) -> DeviceFrame | None:
+        """Start to convert a frame; None if there is no memory or the colours are unknown.
+
+        The `owner` of the decoder's memory is kept until that is read.
+        """
+        ...
+
+    def close(self) -> None:
+        """End; frames that were taken stay."""
+        ...
+
+
+class VideoDevice(Protocol):
+    """A device that decodes videos for its programs; for any thread."""
+
+    @property
+    def number(self) -> int:
+        """The number of the card, as FFmpeg counts."""
+        ...
+
+    def held(self) -> AbstractContextManager[None]:
+        """Return a block in which the device's context outlives the device."""
+        ...
+
+    def entered(self) -> AbstractContextManager[None]:
+        """Return a block in which the device's context is the current one of this thread."""
+        ...
+
+    def intake(self) -> FrameIntake: ...
 
 
 class Placed(NamedTuple):
@@ -261,10 +323,14 @@ class Peaks:
 
 @runtime_checkable
 class DecodingDevice(Protocol):
-    """A device that can decode JPEGs for its programs."""
+    """A device that can decode JPEGs and videos for its programs."""
 
     def open_decoder(self) -> JpegDecoder:
         """Return a decoder, which its device closes, or raise what is missing."""
+        ...
+
+    def open_videos(self) -> VideoDevice:
+        """Return what takes the frames of videos, which its device closes."""
         ...
 
 

@@ -53,7 +53,7 @@ def run_all(
 
     def sources() -> Iterator[Wanted]:
         nonlocal earlier
-        for item in feed.items():
+        for item in feed.decoded_by(detector.card_decoder).items():
             wanted = lacking(item, sinks) if resume else sinks
             if resume and not wanted:
                 earlier += 1

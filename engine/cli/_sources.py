@@ -19,6 +19,7 @@ from engine.files.naming import shown
 
 if TYPE_CHECKING:
     from engine.cli._output_names import OutputNames
+    from engine.sources.card_decoder import CardDecoder
     from engine.sources.item import Item
     from engine.sources.media import Media
     from engine.sources.reader import FrameSelection
@@ -65,7 +66,7 @@ def add_decode(group: argparse._ArgumentGroup) -> None:
         "--decode",
         default="auto",
         metavar="auto|cpu|gpu",
-        help="where JPEGs are decoded; gpu: by its JPEG engine, see docs/gpu.md (auto: cpu)",
+        help="where JPEGs and videos are decoded; gpu: by its engines, see docs/gpu.md (auto: cpu)",
     )
 
 
@@ -110,6 +111,10 @@ class Feed:
     @property
     def known_files(self) -> tuple[str, ...]:
         return *self.names, *(each.media.name for each in self.found)
+
+    def decoded_by(self, card: CardDecoder | None) -> Feed:
+        """Return the feed whose videos are decoded by a card, where it can."""
+        return replace(self, selection=replace(self.selection, card=card))
 
     def items(self) -> Iterator[Item]:
         """Yield the pictures of one source after another; adjacent live ones are read together."""

@@ -12,12 +12,12 @@ from engine.errors import ImageError, InputError
 from engine.files.naming import shown
 from engine.files.regular import open_regular
 from engine.sources import archive, video
+from engine.sources.card_decoder import CardDecoder
 from engine.sources.item import Frame, Item
 from engine.sources.media import Media, MediaKind
 from engine.sources.newest import NewestOfEach
 from engine.sources.remote_picture import RemotePicture
 from engine.sources.video import DecodedFrame
-from engine.vision.image import Picture
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class FrameSelection:
     stride: int = 1
     max_frames: int | None = None
     reconnect: int | None = None  # how often a lost stream is opened again; see live_frames()
+    card: CardDecoder | None = None  # decodes what it can, in place of the CPU
 
     def __post_init__(self) -> None:
         for name, value in (("stride", self.stride), ("max_frames", self.max_frames)):
@@ -90,7 +91,7 @@ def _read_archive(name: str) -> Iterator[Item]:
 
 def _read_frames(media: Media, selection: FrameSelection) -> Iterator[Item]:
     try:
-        decoded = video.frames(media.name)
+        decoded = video.frames(media.name, card=selection.card)
         with closing(selection.of(decoded)) as wanted:
             for each in islice(wanted, selection.max_frames):
                 yield _item_of(media, each)
@@ -124,7 +125,9 @@ def _live_frames(
 ) -> Iterator[DecodedFrame | ImageError]:
     """Yield frames, and at the end the error, which must not end other sources."""
     try:
-        decoded = video.live_frames(media.name, reconnect=selection.reconnect, stopped=stopped)
+        decoded = video.live_frames(
+            media.name, reconnect=selection.reconnect, stopped=stopped, card=selection.card
+        )
         yield from selection.of(decoded)
     except ImageError as error:
         yield error
@@ -132,4 +135,4 @@ def _live_frames(
 
 def _item_of(media: Media, decoded: DecodedFrame) -> Item:
     frame = Frame(media.name, decoded.number, decoded.seconds, decoded.rate)
-    return Item(f"{media.name}#{decoded.number}", Picture(decoded.pixels(), media.name), frame)
+    return Item(f"{media.name}#{decoded.number}", decoded.picture(media.name), frame)

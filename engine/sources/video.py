@@ -7,9 +7,10 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,16 @@ from numpy.typing import NDArray
 from engine import extras
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
+from engine.sources.card_decoder import CARD_ERRORS, CardDecoder, CardVideo, quarter_turns
 from engine.sources.media import is_camera, is_url
 from engine.vision import picture_limits
 from engine.vision.decode import check_size
+from engine.vision.image import Picture
 
 if TYPE_CHECKING:
     from av import VideoFrame
     from av.container import InputContainer
+    from av.error import FFmpegError
     from av.video.stream import VideoStream
 
 _log = logging.getLogger("engine")
@@ -41,6 +45,7 @@ _STEADY_SECONDS = 10.0  # after which a stream that was lost counts as back for 
 _DEFAULT_RATE = Fraction(25)
 _LONGEST_FRAME = 2.0  # seconds for which a played video shows a frame; time stamps may be wrong
 _LIVE_THREADS = 2  # each after the first delays H.264 by a frame; FFmpeg's default is one per core
+_CARD_THREADS = 4  # which feed a card's decoder; more do not make it faster
 _PLAYLISTS = frozenset({"concat", "dash", "hls", "imf", "sdp", "webm_dash_manifest"})
 _PADDING_PIXELS = 1 << 20
 _CAMERAS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}
@@ -54,12 +59,17 @@ class DecodedFrame:
     seconds: float
     rate: Fraction
     frame: VideoFrame
+    on_card: CardVideo | None = None  # where the frame is
 
     def pixels(self) -> NDArray[Any]:
         """Return (height, width, 3) uint8, RGB, upright."""
         rgb = self.frame.to_ndarray(format="rgb24")
-        quarter_turns = round(self.frame.rotation / 90) % 4
-        return np.ascontiguousarray(np.rot90(rgb, quarter_turns))
+        return np.ascontiguousarray(np.rot90(rgb, quarter_turns(self.frame)))
+
+    def picture(self, path: str) -> Picture:
+        """Return the picture with the path of its video, on the card if the frame is there."""
+        taken = None if self.on_card is None else self.on_card.picture(self.frame, path)
+        return Picture(self.pixels(), path) if taken is None else taken
 
 
 def require_pyav(name: str) -> None:
@@ -72,31 +82,84 @@ def require_pyav(name: str) -> None:
         ) from None
 
 
-def frames(name: str, *, is_live: bool = False) -> Iterator[DecodedFrame]:
+def frames(
+    name: str, *, is_live: bool = False, card: CardDecoder | None = None
+) -> Iterator[DecodedFrame]:
     """Yield all frames of a video in order; raise ImageError where it breaks off.
 
-    A live stream is decoded with less delay, and by fewer threads.
+    A live stream is decoded with less delay, and by fewer threads. What the `card` gives up is
+    decoded here from the first missing frame on.
     """
     require_pyav(name)
     from av.error import FFmpegError
 
     count = 0
+    reason = ""
+    if card is not None and card.takes(name):
+        try:
+            for each in _decoded(name, is_live=is_live, card=card):
+                count = each.number + 1
+                yield each
+            if count:
+                return
+        except CARD_ERRORS as error:
+            reason = str(error)
+        except FFmpegError as error:
+            reason = f"{error.strerror}"
+            if is_live and not _is_about_card(error):
+                raise _broken(name, count, error) from None
+    # The CPU tells whether it is the video that is broken.
+    first = 0 if is_live else count
     try:
-        with _open(name) as container:
-            stream = _video_stream_of(container, name)
-            if is_live:
-                stream.codec_context.thread_count = _LIVE_THREADS
-            average = stream.average_rate  # some versions of PyAV have a number type of their own
-            rate = Fraction(average.numerator, average.denominator) if average else _DEFAULT_RATE
-            for count, frame in enumerate(container.decode(stream), start=1):
-                _check_frame_size(frame, name)
-                seconds = frame.time if frame.time is not None else float((count - 1) / rate)
-                yield DecodedFrame(count - 1, seconds, rate, frame)
+        for each in _decoded(name, is_live=is_live):
+            if each.number < first:
+                continue
+            if reason and card is not None:
+                card.refuse(name, reason)
+                reason = ""
+            count = each.number + 1
+            yield each
     except FFmpegError as error:
-        where = f"breaks off after {count} frames" if count else "cannot be read"
-        raise ImageError(f"{shown(name)}: video: {where}: {error.strerror}") from None
+        raise _broken(name, count, error) from None
     if not count:
         raise ImageError(f"{shown(name)}: video: has no frames")
+
+
+def _broken(name: str, count: int, error: FFmpegError) -> ImageError:
+    where = f"breaks off after {count} frames" if count else "cannot be read"
+    return ImageError(f"{shown(name)}: video: {where}: {error.strerror}")
+
+
+def _is_about_card(error: FFmpegError) -> bool:
+    """Tell whether an error of a stream comes from the card's decoder, not from the network."""
+    from av.error import ExternalError
+
+    return isinstance(error, ExternalError)
+
+
+def _decoded(
+    name: str, *, is_live: bool, card: CardDecoder | None = None
+) -> Iterator[DecodedFrame]:
+    with ExitStack() as stack:
+        if card is None:
+            on_card = None
+            container = stack.enter_context(_open(name))
+        else:
+            on_card = stack.enter_context(closing(card.video()))
+            container = stack.enter_context(on_card.opened(partial(_open, name)))
+        stream = _video_stream_of(container, name)
+        if on_card is not None:
+            on_card.check(stream)
+        if is_live or on_card is not None:
+            stream.codec_context.thread_count = _LIVE_THREADS if is_live else _CARD_THREADS
+        average = stream.average_rate  # some versions of PyAV have a number type of their own
+        rate = Fraction(average.numerator, average.denominator) if average else _DEFAULT_RATE
+        for number, frame in enumerate(container.decode(stream)):
+            _check_frame_size(frame, name)
+            if on_card is not None:
+                on_card.check_frame(frame)
+            seconds = frame.time if frame.time is not None else float(number / rate)
+            yield DecodedFrame(number, seconds, rate, frame, on_card)
 
 
 def live_frames(
@@ -106,6 +169,7 @@ def live_frames(
     stopped: Event | None = None,
     title: str | None = None,
     on_lost: Callable[[ImageError], None] | None = None,
+    card: CardDecoder | None = None,
 ) -> Iterator[DecodedFrame]:
     """Yield frames of a camera or stream; open it again when it is lost, after growing pauses.
 
@@ -122,14 +186,14 @@ def live_frames(
     while not stopped.is_set():
         opened = time.monotonic()
         try:
-            for decoded in frames(name, is_live=True):
+            for decoded in frames(name, is_live=True, card=card):
                 now = time.monotonic()
                 if failures and not was_back:
                     was_back = True
                     _log.warning("%s: video: is back", title)
                 if now - opened > _STEADY_SECONDS:
                     failures, was_back = 0, False
-                yield DecodedFrame(number, now - start, decoded.rate, decoded.frame)
+                yield replace(decoded, number=number, seconds=now - start)
                 number += 1
             lost = ImageError(f"{title}: video: the stream has ended")
             if not (is_url(name) or is_camera(name)):
@@ -178,7 +242,7 @@ def played_frames(
                     is_lost = False
                     _log.warning("%s: video: is back", title)
                 now = time.monotonic() - start
-                yield DecodedFrame(number, now, decoded.rate, decoded.frame)
+                yield replace(decoded, number=number, seconds=now)
                 number += 1
         except ImageError as error:
             lost = ImageError(str(error).replace(shown(name), title))
@@ -189,21 +253,24 @@ def played_frames(
             stopped.wait(LONGEST_PAUSE)
 
 
-def _open(name: str) -> InputContainer:
+def _open(name: str, **hardware: Any) -> InputContainer:
     import av
 
     if is_camera(name):
         system = _CAMERAS.get(sys.platform, "v4l2")
         number = name.removeprefix("/dev/video")
         device = {"v4l2": f"/dev/video{number}", "dshow": f"video={number}"}.get(system, number)
-        return av.open(device, format=system)
+        camera: InputContainer = av.open(device, format=system, **hardware)
+        return camera
     if is_url(name):
         over_tcp = {"rtsp_transport": "tcp"} if name.lower().startswith("rtsp") else {}
         stream: InputContainer
-        stream = av.open(name, options=over_tcp, timeout=READ_TIMEOUT, **_tolerance())
+        stream = av.open(name, options=over_tcp, timeout=READ_TIMEOUT, **_tolerance(), **hardware)
         return stream
     # The prefix prevents FFmpeg from taking the name for a protocol.
-    file: InputContainer = av.open(f"file:{name}", options=_local_options(), **_tolerance())
+    file: InputContainer = av.open(
+        f"file:{name}", options=_local_options(), **_tolerance(), **hardware
+    )
     return file
 
 

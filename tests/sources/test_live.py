@@ -52,7 +52,7 @@ def opening(*outcomes, seconds=0.0):
     """Return frames() that has a number of frames each time, and then breaks off."""
     left = list(outcomes)
 
-    def frames(name, *, is_live):
+    def frames(name, *, is_live, card=None):
         for _ in range(left.pop(0) if left else 0):
             time.sleep(seconds)
             yield frame()

@@ -63,7 +63,7 @@ def test_a_stream_that_was_never_there_is_tried_four_times(clip, monkeypatch):
     monkeypatch.setattr(video, "FIRST_PAUSE", 0)
     tries = []
 
-    def lost(name, *, is_live):
+    def lost(name, *, is_live, card=None):
         tries.append(name)
         yield from ()
         raise ImageError(f"{name}: video: breaks off")

@@ -24,6 +24,7 @@ from engine.backends.cuda.lower import PASSES, lowering
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.backends.cuda.runtime import hardware_peaks
+from engine.backends.cuda.runtime.card_videos import CardVideos
 from engine.backends.cuda.runtime.improvement import improve_later
 from engine.backends.cuda.runtime.jpeg_decoder import CardJpegDecoder
 from engine.backends.cuda.runtime.program import CudaProgram
@@ -45,11 +46,12 @@ class CudaDevice:
 
     def __init__(self, index: int = 0) -> None:
         self.name = f"cuda:{index}"
+        self._index = index
         self.measured: dict[str, Choice] = {}  # the fastest algorithm by a convolution's signature
         self._tuner: Tuner | None = None
         self._turn = Lock()  # of searches in the background
         self._programs: WeakSet[CudaProgram] = WeakSet()
-        self._decoders: list[CardJpegDecoder] = []
+        self._decoders: list[CardJpegDecoder | CardVideos] = []
         self._context = Context(self.name, index)
         finalize(self, _close, self._decoders, self._context)
 
@@ -232,8 +234,15 @@ class CudaDevice:
 
     def open_decoder(self) -> CardJpegDecoder:
         """Return a decoder of JPEGs for pictures of this card, which closes it."""
-        self._decoders.append(CardJpegDecoder(self._context))
-        return self._decoders[-1]
+        decoder = CardJpegDecoder(self._context)
+        self._decoders.append(decoder)
+        return decoder
+
+    def open_videos(self) -> CardVideos:
+        """Return what takes the frames of videos for pictures of this card, which closes it."""
+        videos = CardVideos(self._context, self._index)
+        self._decoders.append(videos)
+        return videos
 
     def _fused(
         self, plan: Plan, batch: int, precision: str, algorithm: str | None = None
@@ -265,7 +274,7 @@ class CudaDevice:
         _close(self._decoders, self._context)
 
 
-def _close(decoders: list[CardJpegDecoder], context: Context) -> None:
+def _close(decoders: list[CardJpegDecoder | CardVideos], context: Context) -> None:
     if context.is_own_process:
         while decoders:
             with suppress(DeviceError):  # of a lost card, which closing the context reports

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from itertools import count
 from threading import Lock, RLock
@@ -167,7 +167,7 @@ class HostCalls:
         self.inside = 0  # threads that have the context
         self.events: dict[int, HostEvent] = {}
         self.registered: dict[int, int] = {}  # bytes of page-locked memory, by where it begins
-        self._streams = {stream.handle: stream for stream in streams}
+        self._streams = {stream.handle: stream for stream in (HostStream(0), *streams)}
         self._numbers = count(1)
 
     def enter(self) -> None:
@@ -180,6 +180,9 @@ class HostCalls:
         number = 100 + next(self._numbers)
         self._streams[number] = HostStream(number)
         return number
+
+    def stream(self, number: int) -> HostStream:
+        return self._streams[number]
 
     def free_stream(self, stream: int) -> None:
         del self._streams[stream]
@@ -241,17 +244,19 @@ class _TapedKernels(HostKernels):
         driver: HostDriver,
         launched: set[str],
         storing: Callable[[str], _TapedKernels],
+        stream_of: Callable[[int], HostStream],
     ) -> None:
         super().__init__(library)
+        self._stream_of = stream_of
         self.driver = driver
         self.launched = launched
         self.storing = storing
 
     def load(self, files: object, tiles: object) -> None: ...
 
-    def launch(self, *arguments: Any, stream: HostStream, **options: Any) -> None:
+    def launch(self, *arguments: Any, stream: Any, **options: Any) -> None:
         launch = partial(super().launch, *arguments, stream=stream, **options)
-        stream.do(partial(run_alone, launch))
+        self._stream_of(stream.handle).do(partial(run_alone, launch))
 
 
 class _TapedBlas(HostBlas):
@@ -287,9 +292,13 @@ class HostContext(Context):
         self._runs_kernels = runs_kernels
         self._worker = Worker(name)
 
+    def held(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def kernels(self, precision: str) -> HostKernels:
         library = build(*DEFINES[precision]) if self._runs_kernels else None
-        return _TapedKernels(library, self.driver, self.launched, self.kernels)
+        stream_of = self.driver_api.stream
+        return _TapedKernels(library, self.driver, self.launched, self.kernels, stream_of)
 
     def _translated(self, function: Callable[[], Any]) -> Any:
         with self.enqueue_lock.lock:  # the host has no driver errors to translate
@@ -312,6 +321,7 @@ class HostDevice(CudaDevice):
         self._turn = Lock()
         self._programs = WeakSet()
         self._decoders = []
+        self._index = 0
         self.context = HostContext(name, memory=memory, runs_kernels=runs_kernels)
         self._context = self.context
 

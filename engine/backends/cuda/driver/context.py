@@ -8,6 +8,7 @@ libraries.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from threading import RLock
@@ -70,6 +71,7 @@ class Context:
 
     def __init__(self, name: str, index: int) -> None:
         self.name = name
+        self._index = index
         self._worker = Worker(name)
         try:
             self._worker.run(lambda: self._open(index))
@@ -84,6 +86,10 @@ class Context:
     def _translated(self, function: Callable[[], _Result]) -> _Result:
         with self.enqueue_lock.lock, pycuda_loader.translate_errors(self.name):
             return function()
+
+    def held(self) -> AbstractContextManager[None]:
+        """Return a block in which the driver's context stays, even if this one is closed."""
+        return pycuda_loader.primary_context(self._index)
 
     @property
     def is_own_process(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from engine import extras
 from engine.arrays import Array
+from engine.backends.base import NoJpegEngineError
 from engine.backends.cuda.driver import library, pycuda_loader
 from engine.errors import DeviceError
 from engine.vision.plain_jpeg import Content
@@ -25,6 +26,7 @@ _MAJOR, _MINOR = 0, 1  # of libraryPropertyType
 _OLDEST = 12, 1  # the first version that interpolates
 _CPU_THREADS = 1
 _ABOUT_PICTURES = (3, 4, 10)  # bad, unsupported or incomplete JPEGs
+_NO_ENGINE = 7  # NVJPEG_STATUS_ARCH_MISMATCH
 _STATUS = {
     1: "not initialized",
     2: "invalid parameter",
@@ -32,7 +34,7 @@ _STATUS = {
     4: "JPEG not supported",
     5: "out of memory",
     6: "execution failed",
-    7: "the card has no JPEG engine",
+    _NO_ENGINE: "the card has no JPEG engine",
     8: "internal error",
     9: "not supported",
     10: "incomplete JPEG",
@@ -107,7 +109,7 @@ class BatchDecoder:
             self._make("nvjpegJpegStreamCreate", self._header)
         except DeviceError as error:
             self.close()
-            raise DeviceError(f"decode: gpu: {error}. Use --decode cpu") from None
+            raise type(error)(f"decode: gpu: {error}. Use --decode cpu") from None
 
     def supports(self, content: Content) -> bool:
         """Tell whether the engine decodes a JPEG, by its header."""
@@ -164,4 +166,5 @@ def _address(content: Content) -> int:
 
 def _check(name: str, status: int) -> None:
     if status:
-        raise DeviceError(f"{name}: {_STATUS.get(status, f'status {status}')}")
+        kind = NoJpegEngineError if status == _NO_ENGINE else DeviceError
+        raise kind(f"{name}: {_STATUS.get(status, f'status {status}')}")

@@ -13,10 +13,11 @@ from engine.backends import open_chosen
 from engine.darknet.graph import Graph
 from engine.errors import InputError
 from engine.passes import optimise
+from engine.passes.quantise import PASSES, LayerRanges, quantise
 from engine.plan.build import Plan
 from engine.plan.ops import Tensor
 
-TOLERANCES = {"float64": 1e-4, "float32": 1e-4, "tf32": 1e-2, "float16": 2e-2}
+TOLERANCES = {"float64": 1e-4, "float32": 1e-4, "tf32": 1e-2, "float16": 2e-2, "int8": 0.3}
 _NO_PASSES = "no-passes"
 
 
@@ -64,9 +65,15 @@ class Difference:
     second: float
 
 
-def compare(graph: Graph, plan: Plan, images: Array, ways: Sequence[Way]) -> Iterator[Difference]:
-    """Yield the difference of each layer, in order."""
-    first, second = (_outputs(plan, way, images) for way in ways)
+def compare(
+    graph: Graph,
+    plan: Plan,
+    images: Array,
+    ways: Sequence[Way],
+    ranges: LayerRanges | None = None,
+) -> Iterator[Difference]:
+    """Yield the difference of each layer, in order; `ranges` are those of int8."""
+    first, second = (_outputs(plan, way, images, ranges) for way in ways)
     for node, tensor in zip(graph.nodes, plan.layers, strict=True):
         left, right = first[tensor], second[tensor]
         place, error = _furthest(left, right), _error(left, right)
@@ -74,13 +81,19 @@ def compare(graph: Graph, plan: Plan, images: Array, ways: Sequence[Way]) -> Ite
         yield Difference(node.index, node.kind, str(node.shape), error, place, *values)
 
 
-def _outputs(plan: Plan, way: Way, images: Array) -> dict[Tensor, Array]:
+def _outputs(
+    plan: Plan, way: Way, images: Array, ranges: LayerRanges | None
+) -> dict[Tensor, Array]:
     """Return the output of every layer; final outputs come from a second, fully fused program."""
     device = open_chosen(way.device)
     values: dict[Tensor, Array] = {}
     try:
         for each in (plan.keeping_layers(), plan) if way.has_passes else (plan.keeping_layers(),):
-            ready = optimise(each, device.passes) if way.has_passes else each
+            passes = PASSES if way.precision == "int8" else device.passes
+            ready = optimise(each, passes) if way.has_passes else each
+            if way.precision == "int8":
+                assert ranges is not None
+                ready = quantise(ready, ranges)
             program = device.compile(
                 ready, batch=len(images) // plan.steps, precision=way.precision
             )

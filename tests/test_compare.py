@@ -45,7 +45,7 @@ def test_the_first_layer_that_differs_is_found(network, monkeypatch):
     other = replace(plan, constants={**plan.constants, name: damaged})
     run = compare._outputs
     plans = iter((plan, other))
-    monkeypatch.setattr(compare, "_outputs", lambda _, way, given: run(next(plans), way, given))
+    monkeypatch.setattr(compare, "_outputs", lambda _, *rest: run(next(plans), *rest))
     found = differences(network, "cpu", "cpu")
     assert [each.error > 1e-3 for each in found] == [False, False, True, True]
     worst = found[2]
@@ -66,6 +66,7 @@ def test_nan_against_a_number_is_an_infinite_error():
     [
         ("cpu", Way("cpu", "float32", True)),
         ("cuda:1/float16", Way("cuda:1", "float16", True)),
+        ("cpu/int8", Way("cpu", "int8", True)),
         ("cpu/no-passes", Way("cpu", "float32", False)),
         ("cpu/no-passes/float64", Way("cpu", "float64", False)),
     ],

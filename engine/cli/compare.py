@@ -1,6 +1,6 @@
 """Run one picture in two ways and find the first layer whose output differs.
 
-A way is DEVICE[/PRECISION][/no-passes]: cpu, cuda:0, cuda/float16, cpu/no-passes, cpu/float64.
+A way is DEVICE[/PRECISION][/no-passes]: cpu, cuda:0, cuda/float16, cpu/no-passes, cpu/int8.
 The exit status is 0 if the ways agree and 1 if a layer differs.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from engine.cli import FAILED, _network
+from engine.cli import FAILED, _model, _network
 from engine.cli._table import align
 from engine.errors import ImageError, InputError
 
@@ -24,8 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--first", default="cpu/no-passes", metavar="WAY", help="(cpu/no-passes)")
     parser.add_argument("--second", default="auto", metavar="WAY", help="(auto: a GPU, else cpu)")
     parser.add_argument(
-        "--tolerance", type=_tolerance, metavar="X", help="of a layer's norm (1e-4; float16: 2e-2)"
+        "--tolerance",
+        type=_tolerance,
+        metavar="X",
+        help="of a layer's norm (1e-4; float16: 2e-2, int8: 0.3)",
     )
+    parser.add_argument("--scales", metavar="FILE", help=_model.SCALES)
     parser.add_argument("--all", action="store_true", help="print a line for every layer")
 
 
@@ -41,14 +45,17 @@ def run(arguments: argparse.Namespace) -> int:
     tolerance = arguments.tolerance
     if tolerance is None:
         tolerance = max(compare.TOLERANCES[way.precision] for way in ways)
-    graph, plan, _ = _network.read_or_make(arguments)
+    graph, plan, is_trained = _network.read_or_make(arguments)
+    has_int8 = any(way.precision == "int8" for way in ways)
+    arguments.precision = "int8" if has_int8 else ""
+    ranges = _network.ranges(arguments, graph, plan, is_trained=is_trained)
     if not graph.net.channels:
         raise InputError(f"{graph.file}: expected a network for pictures")
     batch = Intake.of(graph).prepare(rest, bgr=False)
     (picture,) = batch.pictures
     if isinstance(picture, ImageError):
         raise picture
-    differences = list(compare.compare(graph, plan, scaled(batch.placed), ways))
+    differences = list(compare.compare(graph, plan, scaled(batch.placed), ways, ranges))
     if arguments.all:
         print(*align([_HEADINGS, *map(_row, differences)]), sep="\n")
     return _judge(differences, tolerance, " and ".join(map(str, ways)))

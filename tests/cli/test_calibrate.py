@@ -88,6 +88,20 @@ def test_it_writes_scales_with_which_int8_runs(model, pictures, tmp_path, capsys
         assert len(small(picture)) == len(whole(picture))
 
 
+def test_layers_are_compared_with_float32(model, pictures, tmp_path, capsys):
+    path = tmp_path / "my.scales"
+    assert calibrate(model, pictures, "-o", path) == 0
+    capsys.readouterr()
+    ways = ["--first", "cpu", "--second", "cpu/int8", "--scales", str(path)]
+    files = [str(pictures / "0.png"), str(model.cfg), str(model.weights)]
+    assert cli.main(["compare", *files, *ways, "--tolerance", "0.1"]) == 0
+    assert "cpu/float32 and cpu/int8 agree" in capsys.readouterr().out
+    assert cli.main(["compare", *files, *ways, "--tolerance", "0"]) == 1
+    assert "differ from layer 0 [convolutional]" in capsys.readouterr().out
+    assert cli.main(["compare", *files, "--second", "cpu/int8"]) == 2
+    assert "engine calibrate" in capsys.readouterr().err
+
+
 def test_scales_next_to_the_weights_are_found_and_not_replaced(model, pictures, capsys):
     beside = model.weights.with_suffix(".scales")
     try:

@@ -469,9 +469,12 @@ def test_algorithms_need_a_gpu(folder):
 COMPARE = f"{FILES_OF_NET} --size 32 --first cpu/float64 --second cpu"
 STRICTLY = "--tolerance 1e-15 --all"
 BOX = "--model codes"
+INT8_WAY = "--second cpu/int8 --scales int8.txt"
 
 
 def test_compare(folder):
+    run(folder, "calibrate my.cfg my.weights dog.png -o int8.txt --overwrite --device cpu")
+    assert "cpu/int8 agree" in run(folder, f"compare dog.png {FILES_OF_NET} {INT8_WAY}").out
     text = f"compare dog.png {COMPARE}"
     assert "cpu/float64 and cpu/float32 agree in all 4 layers" in run(folder, text).out
     lines = run(folder, f"{text} {STRICTLY}", status=1).out.splitlines()
@@ -586,7 +589,7 @@ TESTED = {
     ],
     "evaluate": [*RUNNING, *EVALUATE, NAMED["evaluate"], IDENTITIES, REPORT, OVERWRITE, SCORED],
     "benchmark": [*BENCHMARK, FILES_OF_NET, PLOT, ALGORITHMS, OVERWRITE, "--json"],
-    "compare": [COMPARE, STRICTLY, BOX],
+    "compare": [COMPARE, STRICTLY, BOX, INT8_WAY],
     "export": [EXPORT, EXPORT_BOXES, *EXPORT_NAMES, ZOO, OVERWRITE],
     "weights": [FILES_OF_NET, CUT, ZOO, OVERWRITE],
     "average": [OVERWRITE],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,10 +25,31 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
     def numpy(self) -> Array:
         return np.asarray(self)
 
-    def __int__(self) -> int:
+    def detach(self) -> Values:
+        return self
+
+    def clone(self) -> Values:
+        return self._as(self.dtype)
+
+    def int(self) -> Values:
+        """Return a copy as int32; fractions are cut off, as by a tensor."""
+        return self._as(np.int32)
+
+    def long(self) -> Values:
+        """Return a copy as int64."""
+        return self._as(np.int64)
+
+    def float(self) -> Values:
+        """Return a copy as float32."""
+        return self._as(np.float32)
+
+    def _as(self, dtype: Any) -> Values:
+        return np.array(self, dtype).view(Values)  # plain: the copy of boxes is numbers
+
+    def __int__(self) -> builtins.int:
         return int(self.item())
 
-    def __float__(self) -> float:
+    def __float__(self) -> builtins.float:
         return float(self.item())
 
     def __array_wrap__(

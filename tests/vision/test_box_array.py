@@ -75,3 +75,17 @@ def test_no_boxes():
     assert empty.shape == empty.xywh.shape == empty.xyxyn.shape == (0, 4)
     assert list(empty) == []
     assert len(empty.conf) == 0
+
+
+def test_copies_of_other_types_are_those_of_a_tensor():
+    values = BOXES.xyxy + 0.75
+    values = values.view(type(BOXES.xyxy))
+    assert values.int().tolist() == np.asarray(values).astype(int).tolist()
+    kinds = [values.int().dtype, values.long().dtype, values.float().dtype, values.clone().dtype]
+    assert kinds == [np.int32, np.int64, np.float32, values.dtype]
+    assert BOXES.cls.int().cpu().tolist() == RESULT.class_ids.tolist()
+    assert BOXES.int().cpu().tolist() == np.asarray(BOXES).astype(int).tolist()
+    assert values.detach() is values
+    copy = values.clone()
+    copy[:] = 0
+    assert values.min() > 0

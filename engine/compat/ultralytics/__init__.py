@@ -8,8 +8,9 @@
             print(result.names[int(box.cls)], float(box.conf), box.xyxy[0].tolist())
 
 As in ultralytics, arrays are in BGR order, a call always gives a list, plot() gives an array in BGR
-order, and saved pictures land in runs/detect/predict, predict2, …. Unlike there, nothing is
-printed, the overlap of NMS is darknet's 0.45 unless `iou` is given, and there is no training.
+order, and saved pictures land in runs/detect/predict, predict2, …, those of a classifier in
+runs/classify/predict. Unlike there, nothing is printed, the overlap of NMS is darknet's 0.45 unless
+`iou` is given, and there is no training.
 """
 
 from engine.compat.ultralytics.boxes import Boxes

@@ -155,7 +155,7 @@ class YOLO:
         detector = self._load(**options.of_load(self._device))
         is_one = isinstance(source, _ONE) or hasattr(source, "size") or hasattr(source, "read")
         pictures = _Pictures([source] if is_one else source, options.vid_stride)
-        folder = options.run_folder() if options.writes else None
+        folder = options.run_folder(self.task) if options.writes else None
 
         def found() -> Iterator[Results]:
             outcomes = detector.stream(
@@ -424,9 +424,9 @@ class _Options:
     def writes(self) -> bool:
         return self.save or self.save_txt or self.save_crop
 
-    def run_folder(self) -> RunFolder:
+    def run_folder(self, task: str) -> RunFolder:
         return RunFolder(
-            Path(self.project or "runs/detect") / (self.name or "predict"),
+            Path(self.project or f"runs/{task}") / (self.name or "predict"),
             save=self.save,
             save_txt=self.save_txt,
             save_conf=self.save_conf,

@@ -66,7 +66,7 @@ class Probs:
         self.top5 = order.tolist()
         self.top1 = int(order[0])
         self.top5conf = self.data[order]
-        self.top1conf = self.data[order[:1]]
+        self.top1conf = self.data[order[0], ...]  # an array without axes
 
     def cpu(self) -> Probs:
         return self
@@ -227,11 +227,17 @@ class Results:
         return [tuple(each.values()) for each in self.summary(normalize, decimals)]
 
     def save_txt(self, txt_file: str | Path, save_conf: bool = False) -> str:
-        """Append a line for each box: class, centre, size and, with `save_conf`, the score."""
-        lines = self._boxes_of("save_txt()").to_yolo(conf=save_conf)
+        """Append a line for each box: class, centre, size and, with `save_conf`, the score.
+
+        Of a classifier, these are the scores and names of the best five classes.
+        """
+        if isinstance(self.result, Classification):
+            lines = "".join(f"{each.score:.2f} {each.label}\n" for each in self.result.top(5))
+        else:
+            lines = self.result.to_yolo(conf=save_conf)
         make_folder(Path(txt_file).parent)
         try:
-            with Path(txt_file).open("a", encoding="ascii", newline="\n") as file:
+            with Path(txt_file).open("a", encoding="utf-8", newline="\n") as file:
                 file.write(lines)
         except OSError as error:
             raise unwritable(txt_file, error) from None

@@ -1,4 +1,4 @@
-"""RunFolder: the files that predict() writes, in runs/detect/predict, predict2, …"""
+"""RunFolder: the files that predict() writes, in runs/detect/predict (or classify), predict2, …"""
 
 from __future__ import annotations
 
@@ -72,9 +72,8 @@ class RunFolder:
                 result.save(self._unused(self.path / f"{stem}.jpg"), **self._drawing)
             else:
                 self._add_frame(video, result, item)
-        if result.boxes is None and (self._save_txt or self._save_crop):
-            what = "save_txt" if self._save_txt else "save_crop"
-            raise InputError(f"{what}: expected a detector, got a classifier, which has no boxes")
+        if result.boxes is None and self._save_crop:
+            raise InputError("save_crop: expected a detector, got a classifier, which has no boxes")
         if self._save_txt:
             make_folder(self.path / "labels")
             path = self._unused(self.path / "labels" / f"{stem}.txt")

@@ -359,7 +359,15 @@ def test_other_methods(model):
     assert repr(model) == "<YOLO: net.cfg>"
 
 
-@pytest.mark.parametrize("option", ["save_txt", "save_crop"])
-def test_files_of_boxes_are_refused_for_a_classifier(classifier, option):
-    with pytest.raises(InputError, match=f"{option}: expected a detector, got a classifier"):
-        classifier.predict("a.png", **{option: True})
+def test_crops_are_refused_for_a_classifier(classifier):
+    with pytest.raises(InputError, match="save_crop: expected a detector, got a classifier"):
+        classifier.predict("a.png", save_crop=True)
+
+
+def test_saved_files_of_a_classifier(classifier):
+    (result,) = classifier("a.png", save=True, save_txt=True)
+    made = Path("runs/classify/predict")
+    assert result.save_dir == str(made)
+    assert (made / "a.jpg").is_file()
+    assert len((made / "labels/a.txt").read_text().splitlines()) == 5
+    assert not Path("runs/detect").exists()

@@ -155,6 +155,21 @@ def test_a_classifier(classifier):
     assert (drawn != result.orig_img).any()
     np.testing.assert_array_equal(result.plot(probs=False), result.orig_img)
     assert result.to_csv().splitlines()[0] == "name,class,confidence"
-    for refused in (lambda: result[0], lambda: result.save_txt("x.txt")):
-        with pytest.raises(InputError, match="expected boxes"):
-            refused()
+    with pytest.raises(InputError, match="expected boxes"):
+        result[0]
+
+
+def test_the_score_of_the_best_class_is_a_single_number(classifier):
+    (result,) = classifier("a.png")
+    best = result.probs.top1conf
+    assert best.shape == ()
+    assert f"{best:.2f}" == f"{result.probs.data.max():.2f}"
+    assert best.cpu().item() == float(best.numpy())
+
+
+def test_save_txt_of_a_classifier_writes_the_best_five_classes(classifier, tmp_path):
+    (result,) = classifier("a.png")
+    probs = result.probs
+    expected = [f"{probs.data[each]:.2f} {result.names[each]}" for each in probs.top5]
+    result.save_txt(tmp_path / "best.txt", save_conf=True)
+    assert (tmp_path / "best.txt").read_text().splitlines() == expected

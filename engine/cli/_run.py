@@ -151,6 +151,8 @@ def _started(
     """Start the sinks; complete them after the run or an interrupt, discard them after an error."""
     started: list[Sink] = []
     try:
+        for sink in sinks:  # all of them before one changes a file: a refused run changes none
+            sink.lock()
         for sink in sinks:
             sink.begin(about, labels)
             started.append(sink)

@@ -10,6 +10,11 @@ from typing import IO, Any
 from engine.errors import InputError
 from engine.files.naming import shown
 
+try:  # here, because a file that is open must not wait for an import before it is locked
+    import fcntl
+except ImportError:  # Windows, where files that are open for writing cannot be replaced
+    fcntl = None  # type: ignore[assignment]
+
 
 def lock(file: IO[Any], path: Path) -> None:
     """Lock an open file until it is closed; raise InputError if another run has locked it."""
@@ -30,9 +35,7 @@ def held(file: IO[Any]) -> Iterator[None]:
 
 
 def _flock(file: IO[Any], *, waits: bool, unlocks: bool = False) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows, where files that are open for writing cannot be replaced
+    if fcntl is None:
         return
     how = fcntl.LOCK_UN if unlocks else fcntl.LOCK_EX
     try:

@@ -182,8 +182,9 @@ def test_a_file_of_somebody_else_is_kept(detect, folder, name):
     assert "line 1: expected a line that this command writes" in done.err
 
 
-def test_two_runs_do_not_write_one_file(command, detect, folder):
-    options = ["--jsonl", "a.jsonl", "--resume", "--quiet"]
+@pytest.mark.parametrize("existing", ["--resume", "--overwrite"])
+def test_two_runs_do_not_write_one_file(command, detect, folder, existing):
+    options = ["--jsonl", "a.jsonl", existing, "--quiet"]
     with subprocess.Popen(
         [sys.executable, "-m", "engine", *command, *options], cwd=folder, env=ENVIRONMENT
     ) as first:
@@ -198,7 +199,8 @@ def test_two_runs_do_not_write_one_file(command, detect, folder):
         assert first.wait(60) == 0
     assert second.status == 2
     assert "a.jsonl: another run writes it. Wait for its end" in second.err
-    assert len((folder / "a.jsonl").read_text().splitlines()) == COUNT
+    lines = (folder / "a.jsonl").read_text().splitlines()
+    assert len([json.loads(each) for each in lines]) == COUNT
 
 
 def test_a_name_that_is_not_utf8_is_done_once(detect, folder):

@@ -2,6 +2,11 @@
 
 import pytest
 
+from engine.cli import _run
+from engine.cli._interrupts import Interrupts
+from engine.cli._progress import Progress
+from engine.cli._sinks.csv_rows import BoxRows
+from engine.cli._sinks.json_documents import JsonLines
 from engine.cli._sinks.text_output import TextOutput
 from engine.errors import InputError
 
@@ -14,3 +19,46 @@ def test_a_file_that_another_run_made_meanwhile_is_refused(tmp_path, existing):
     with pytest.raises(InputError, match=r"another run writes it\. Wait"):
         output.open()
     assert path.read_text() == "line\n"
+
+
+def test_a_file_that_another_run_writes_is_not_emptied(tmp_path):
+    path = tmp_path / "a.jsonl"
+    first = TextOutput(str(path), existing="refuse", incremental=True)
+    first.open()
+    first.write("line\n")
+    second = TextOutput(str(path), existing="replace", incremental=True)
+    with pytest.raises(InputError, match="another run writes it"):
+        second.open()
+    second.discard()
+    first.write("another\n")
+    first.keep()
+    assert path.read_text() == "line\nanother\n"
+
+
+@pytest.mark.parametrize("content", [None, "kept\n"])
+def test_a_run_that_one_output_refuses_changes_no_other(tmp_path, content):
+    rows, lines = tmp_path / "a.csv", tmp_path / "a.jsonl"
+    if content is not None:
+        rows.write_text(content)
+    first = TextOutput(str(lines), existing="refuse", incremental=True)
+    first.open()
+    sinks = [BoxRows(str(rows), existing="replace"), JsonLines(str(lines), existing="replace")]
+    progress = Progress(is_wanted=False, as_line=False)
+    with (
+        pytest.raises(InputError, match=r"a\.jsonl: another run writes it"),
+        _run._started(sinks, {}, [], progress, Interrupts()),
+    ):
+        pass
+    first.keep()
+    assert (rows.read_text() if rows.exists() else None) == content
+
+
+def test_a_link_to_a_missing_file_is_written_with_overwrite(tmp_path):
+    link = tmp_path / "a.csv"
+    link.symlink_to("target.csv")
+    output = TextOutput(str(link), existing="replace", incremental=True)
+    output.open()
+    output.write("line\n")
+    output.keep()
+    assert (tmp_path / "target.csv").read_text() == "line\n"
+    assert link.is_symlink()

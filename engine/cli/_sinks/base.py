@@ -30,6 +30,9 @@ class Sink:
         """Decide, where lacks() could not, by what another output says was found."""
         return None
 
+    def lock(self) -> None:
+        """Keep other runs from the output, or raise an error; nothing that exists changes yet."""
+
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         """Start the output; `about` describes the run, `labels` are the network's classes."""
 

@@ -89,12 +89,18 @@ class BoxRows(Sink):
             self._replaces_last = False
         return is_missing
 
+    def lock(self) -> None:
+        if self._earlier is None:
+            self._out.lock()
+        else:
+            self._earlier.check()
+
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         size = 0
         if self._earlier is not None:
             self._earlier.remove_failures()
             size = self._earlier.size
-        self._out.open(keep=size if self._earlier else None)
+        self._out.open(keep=size)
         if not size:
             self._out.write(self._text([self._columns]))
 

@@ -131,12 +131,16 @@ class EarlierLines:
         """Tell whether these are the last lines, of which some may not have been written."""
         return key == self.last and self.pictures[key] == 1 and not self.continues(key)
 
-    def remove_failures(self) -> None:
-        """Write the file again without the lines of pictures that could not be read."""
+    def check(self) -> None:
+        """Raise if another run writes the file, or has written it since it was read."""
         with self.path.open("rb") as file:
             locks.lock(file, self.path)
             if os.fstat(file.fileno()).st_size != self._file_size:
                 raise locks.busy(self.path)
+
+    def remove_failures(self) -> None:
+        """Write the file again without the lines of pictures that could not be read."""
+        self.check()
         if not self._left_out:
             return
         try:

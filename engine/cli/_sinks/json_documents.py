@@ -100,10 +100,16 @@ class JsonLines(Sink):
     def found(self, item: Item) -> int | None:
         return None if self._earlier is None else self._earlier.objects.get(key_of(item))
 
+    def lock(self) -> None:
+        if self._earlier is None:
+            self._out.lock()
+        else:
+            self._earlier.check()
+
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         if self._earlier is not None:
             self._earlier.remove_failures()
-        self._out.open(keep=self._earlier.size if self._earlier else None)
+        self._out.open(keep=self._earlier.size if self._earlier else 0)
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         self._out.write(serialize.json_text(_entry(item, outcome)) + "\n")

@@ -25,31 +25,53 @@ class TextOutput:
         self._incremental = incremental
         replaces = existing == "replace"
         self._file = NewFile(path, overwrite=replaces, another=lambda: unused_path(self._path))
-        is_device = self._path.exists() and not self._path.is_file()
-        self._mode = "w" if replaces or not incremental or is_device else "x"
+        self._is_device = self._path.exists() and not self._path.is_file()
+        # a file that another run may be writing is emptied after it has been locked
+        self._mode = "a" if replaces or (existing == "resume" and self._path.is_file()) else "x"
         self._out: IO[Any] = sys.stdout
+        self._is_locked = self._is_empty = False
         self._written_bytes = 0
 
-    def open(self, keep: int | None = None) -> None:
-        """Open the output; with `keep` go on after that many bytes of the existing file."""
+    def lock(self) -> None:
+        """Keep other runs from an incremental file, and change nothing in it."""
+        if self.is_stdout or self._is_device or not self._incremental:
+            return
+        try:
+            is_new = not self._path.exists()
+            self._open(self._path, self._mode)
+            locks.lock(self._out, self._path)
+            size = os.fstat(self._out.fileno()).st_size
+            if self._mode == "x" and size:  # another run was faster to lock the new file
+                raise locks.busy(self._path)
+            self._is_empty = is_new and not size
+        except FileExistsError:  # it did not when this run began
+            raise locks.busy(self._path) from None
+        except OSError as error:
+            raise unwritable(self._path, error) from None
+        self._is_locked = True
+
+    def open(self, keep: int = 0) -> None:
+        """Open the output, and go on after that many bytes of the existing file."""
         if self.is_stdout:
             if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 as in a file, on any terminal
                 sys.stdout.reconfigure(encoding="utf-8", errors=ENCODING_ERRORS)
             return
-        path = self._path if self._incremental else self._file.part
+        if self._incremental and not self._is_device:
+            if not self._is_locked:
+                self.lock()
+            self._is_empty = False
         try:
-            if keep is not None:
-                self._mode, self._written_bytes = "a", keep
-            # newline="" because csv writes its own line endings
-            self._out = path.open(self._mode, encoding="utf-8", newline="", errors=ENCODING_ERRORS)
-            if self._incremental:
-                locks.lock(self._out, path)
-            if keep is not None:
+            if self._is_locked:
                 os.ftruncate(self._out.fileno(), keep)
-        except FileExistsError:  # it did not when this run began
-            raise locks.busy(path) from None
+                self._written_bytes = keep
+            else:
+                self._open(self._path if self._incremental else self._file.part, "w")
         except OSError as error:
             raise unwritable(self._path, error) from None
+
+    def _open(self, path: Path, mode: str) -> None:
+        # newline="" because csv writes its own line endings
+        self._out = path.open(mode, encoding="utf-8", newline="", errors=ENCODING_ERRORS)
 
     def write(self, text: str) -> None:
         try:
@@ -93,6 +115,8 @@ class TextOutput:
                 self._out.close()
             if not self._incremental:
                 self._file.discard()
+            elif self._is_empty:  # made by a run that was refused
+                Path(os.path.realpath(self._path)).unlink(missing_ok=True)
 
     def _fail(self, error: OSError) -> None:
         if self.is_stdout:

@@ -27,4 +27,5 @@ class Item:
     source: Source | ImageError
     frame: Frame | None = None
     output: str = ""  # what the names of its output files begin with: folders and a stem
+    member: str = ""  # its path inside an archive
     is_picture: bool = True  # or the error of a folder, list, archive, video or camera

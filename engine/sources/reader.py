@@ -77,7 +77,7 @@ def _read_archive(name: str) -> Iterator[Item]:
         with open_regular(name, ImageError) as file:
             for path, source in archive.read(name, file):
                 count += 1
-                yield Item(f"{name}#{path}", source, output=archive.output_of(path))
+                yield Item(f"{name}#{path}", source, output=archive.output_of(path), member=path)
     except ImageError as error:
         yield Item(name, error, is_picture=False)
         return

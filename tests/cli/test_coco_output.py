@@ -1,6 +1,7 @@
 """--json-style coco and --coco-dataset, loaded by pycocotools."""
 
 import json
+import tarfile
 
 import pytest
 
@@ -183,3 +184,18 @@ def test_frames_are_numbered(detect, folder):
     images = json.loads((folder / "set.json").read_text())["images"]
     assert [each["file_name"] for each in images[:2]] == ["street_000000.jpg", "street_000001.jpg"]
     assert {each["image_id"] for each in results(folder)} <= set(range(len(images)))
+
+
+@pytest.mark.parametrize("more", [[], ["--images-json", "truth.json"]])
+def test_members_of_an_archive_are_named_like_annotated_pictures(detect, folder, more):
+    annotations(folder)
+    with tarfile.open(folder / "set.tar", "w") as archive:
+        archive.add(folder / "val/dog.jpg", "dog.jpg")
+        archive.add(folder / "val/deep/000000000009.png", "deep/000000000009.png")
+    done = detect("set.tar", "-o", "out", "--coco-dataset", "set.json", *more)
+    assert done.status == 0, done.err
+    images = json.loads((folder / "set.json").read_text())["images"]
+    names = [each["file_name"] for each in images]
+    assert names == ["set/dog.jpg", "set/deep/000000000009.png"]
+    assert all((folder / "out" / each).is_file() for each in names)
+    assert not more or [each["id"] for each in images] == [50, 60]

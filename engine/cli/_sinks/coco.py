@@ -90,7 +90,7 @@ class _ImageIds:
         if item.frame:
             return item.frame.number
         if self._images is not None:
-            return self._images.id_of(item.name)
+            return self._images.id_of(_file_name(item) if item.member else item.name)
         number = serialize.trailing_number(item.name)
         if number is None:
             raise InputError(
@@ -225,4 +225,4 @@ def _file_name(item: Item) -> str:
     if item.frame:
         return f"{file_names.output_of(item)}.jpg"
     folder = PurePath(item.output).parent
-    return (folder / PurePath(item.name).name).as_posix()
+    return (folder / PurePath(item.member or item.name).name).as_posix()

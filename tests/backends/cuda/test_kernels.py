@@ -265,6 +265,13 @@ def narrow_plan() -> Plan:
     return builder.build((made,), (made,))
 
 
+# test_int8_ops.py launches them
+OF_INT8 = {
+    *("add_bytes", "add_bytes_packed", "add_quarters_to_bytes"),
+    *("dequantise", "dequantise_packed", "quantise", "quantise_packed"),
+}
+
+
 @pytest.mark.slow
 def test_every_kernel_is_launched_by_a_case_above() -> None:
     device = HostDevice(runs_kernels=False)
@@ -289,7 +296,7 @@ def test_every_kernel_is_launched_by_a_case_above() -> None:
     launched = device.context.launched
     device.close()
     kernels = set(compiler.signatures(compiler.translation_unit()))
-    assert launched == kernels
+    assert launched == kernels - OF_INT8
 
 
 SHARING = {

@@ -53,6 +53,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         "ROUNDS": 1,
         "CALLS": 40,
         "WORKERS": 1,
+        "DECODING_SECONDS": 60.0,  # a twentieth of it, in which a process has to start
     }.items():
         monkeypatch.setattr(around_a_run, name, value)
     with on_tape(HostDevice()) as device:

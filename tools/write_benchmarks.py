@@ -138,7 +138,7 @@ def not_measured(document: dict[str, Any]) -> str:
     rows = document["rows"]
     missing = []
     for precision, peers in PEER_OF.items():
-        if not any(row["precision"] == precision for row in rows):
+        if peers and not any(row["precision"] == precision for row in rows):
             missing.append(precision)
         else:
             missing += [

@@ -69,6 +69,15 @@ def test_a_folder_that_is_a_file_is_one_line_with_a_hint(tmp_path, name):
         _output_files.make_folder("--crops", str(tmp_path / name))
 
 
+@pytest.mark.parametrize("make", [NewFile, make_folder])
+@pytest.mark.parametrize("address", ["s3://b/x", Path("s3://b/x"), "file:///x"])
+def test_an_address_is_refused_and_becomes_no_folder(tmp_path, monkeypatch, make, address):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"expected a path on this machine, got an address\. Only"):
+        make(address)
+    assert not list(tmp_path.iterdir())
+
+
 def test_file_created_in_the_meantime_is_kept(tmp_path):
     path = tmp_path / "a.txt"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from engine.errors import InputError
-from engine.files.atomic import NewFile
+from engine.files.atomic import NewFile, refuse_address
 from engine.files.naming import shown
 from engine.sources.media import Media
 
@@ -54,6 +54,7 @@ def check_output(
     option: str, path: str, reserved: ReservedPaths, *, overwrite: bool, hint: str = HINT
 ) -> None:
     """Reserve an output file; refuse one that would replace a file or whose folder is missing."""
+    refuse_address(path)
     where = f"{option} {shown(path)}"
     target = Path(path)
     if target.is_dir():
@@ -74,6 +75,7 @@ def check_ending(option: str, path: str, ending: str) -> None:
 
 
 def make_folder(option: str, path: str) -> Path:
+    refuse_address(path)
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ _NO_HARD_LINKS = {
     errno.EXDEV,
 }
 _UNASKED = "Name another, or pass overwrite=True"
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # a Path has one slash of two
 
 
 class NewFile:
@@ -41,6 +43,7 @@ class NewFile:
         hint: str = _UNASKED,
         another: Callable[[], Path] | None = None,
     ) -> None:
+        refuse_address(path)
         self.path = Path(path)
         self._another = another
         self._overwrite = overwrite
@@ -148,8 +151,18 @@ def unwritable(path: str | Path, error: OSError) -> EngineError:
     return kind(f"{shown(str(path))}: cannot be written: {error.strerror or error}")
 
 
+def refuse_address(path: str | Path) -> None:
+    """Refuse s3://bucket/x and the like, which would become a folder named s3: on this machine."""
+    if _ADDRESS.match(str(path)):
+        problem = (
+            "expected a path on this machine, got an address. Only --out of --ray writes to one"
+        )
+        raise InputError(f"{shown(str(path))}: {problem}")
+
+
 def make_folder(path: str | Path) -> None:
     """Create a folder and those above it, unless they exist."""
+    refuse_address(path)
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:

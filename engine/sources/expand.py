@@ -99,10 +99,12 @@ def _expand_folder(name: str, *, recursive: bool) -> Iterator[Media]:
 
 
 def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
-    """Warn about formats that cannot be read, videos and archives; count the last two."""
+    """Warn about links, formats that cannot be read, videos and archives; count the last two."""
     counts: Counter[str] = Counter()
     others: Counter[MediaKind] = Counter()
-    for _, _, files in os.walk(folder):
+    links = 0
+    for inner, folders, files in os.walk(folder):
+        links += sum(Path(inner, each).is_symlink() for each in folders)
         for each in files:
             if unsupported := unsupported_format(each):
                 counts[unsupported] += 1
@@ -112,6 +114,9 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
                 others[kind] += 1
         if not recursive:
             break
+    if links and recursive:  # they may lead in circles
+        what = "%s: links to folders are left out: %d. Name them, or a pattern such as %s"
+        _log.warning(what, shown(folder), links, shown(f"'{folder.rstrip('/')}/*/*'"))
     if others:
         found = ", ".join(
             f"{others[kind]} {name}" for kind, name in _LEFT_OUT.items() if others[kind]

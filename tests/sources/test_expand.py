@@ -60,6 +60,21 @@ def test_two_stars_go_round_no_circle_of_links(tree):
     assert found("**") == ["a.PNG", "b.jpg", "clip.mp4", "deep/c.webp", "deep/er/d.bmp", "note.md"]
 
 
+def test_links_to_folders_are_counted_and_read_if_named(tree, caplog):
+    (tree / "far").mkdir()
+    (tree / "far" / "x.jpg").touch()
+    (tree / "set").mkdir()
+    (tree / "set" / "link").symlink_to(tree / "far")
+    (tree / "set" / "round").symlink_to(tree / "set")
+    (place,) = expand(["set"], recursive=True)
+    assert place.problem == "set: folder: has no pictures."
+    assert [record.getMessage() for record in caplog.records] == [
+        "set: links to folders are left out: 2. Name them, or a pattern such as 'set/*/*'"
+    ]
+    assert found("set/link") == ["set/link/x.jpg"]
+    assert found("set/*/*.jpg") == ["set/link/x.jpg"]
+
+
 def test_videos_and_archives_of_a_folder_are_counted(tree, caplog):
     (tree / "deep" / "set.tar").touch()
     (tree / "deep" / "er" / "d.bmp").unlink()

@@ -12,8 +12,8 @@ from engine.arrays import Array
 from engine.backends import open_chosen
 from engine.darknet.graph import Graph
 from engine.errors import InputError
-from engine.passes import optimise
-from engine.passes.quantise import PASSES, LayerRanges, quantise
+from engine.passes import FUSING, optimise
+from engine.passes.quantise import LayerRanges, quantise
 from engine.plan.build import Plan
 from engine.plan.ops import Tensor
 
@@ -89,7 +89,7 @@ def _outputs(
     values: dict[Tensor, Array] = {}
     try:
         for each in (plan.keeping_layers(), plan) if way.has_passes else (plan.keeping_layers(),):
-            passes = PASSES if way.precision == "int8" else device.passes
+            passes = FUSING if way.precision == "int8" else device.passes
             ready = optimise(each, passes) if way.has_passes else each
             if way.precision == "int8":
                 assert ranges is not None

@@ -201,9 +201,9 @@ def _passes(of_device: Callable[[], Sequence[str]], passes: bool, precision: str
         return ()
     if precision != "int8":
         return of_device()
-    from engine.passes.quantise import PASSES
+    from engine.passes import FUSING
 
-    return PASSES
+    return FUSING
 
 
 def _is_for_gpu(decode: object, *, untrusted: bool) -> bool:

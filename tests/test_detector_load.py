@@ -13,6 +13,7 @@ from engine import backends
 from engine import passes as engine_passes
 from engine.backends import cuda, open_chosen
 from engine.errors import DeviceError, WeightsError
+from engine.passes import FUSING
 from tests.lanes import slow_except
 
 
@@ -87,7 +88,7 @@ def test_passes_run_while_the_device_opens(tiny_detector, opened, monkeypatch, p
         tiny_detector.cfg, tiny_detector.weights, device="auto", passes=passes
     ) as detector:
         on_the_processor = detector._device.passes
-        assert asked == ([cuda.PASSES, on_the_processor] if passes else [()])
+        assert asked == ([FUSING, on_the_processor] if passes else [()])
         with engine.load(
             tiny_detector.cfg, tiny_detector.weights, device="cpu:1", passes=passes
         ) as other:

@@ -15,8 +15,8 @@ from engine.calibrate.collect import ranges_of_noise
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import EngineError
-from engine.passes import optimise
-from engine.passes.quantise import PASSES, quantise
+from engine.passes import FUSING, optimise
+from engine.passes.quantise import quantise
 from tests import needs
 from tests.lanes import slow_except
 
@@ -60,7 +60,7 @@ def test_every_small_network_runs_in_int8():
         with closing(cpu.compile(optimise(plan, cpu.passes))) as program:
             expected = program.forward(x)
         for each in (plan, plan.keeping_layers()):
-            ready = quantise(optimise(each, PASSES), ranges)
+            ready = quantise(optimise(each, FUSING), ranges)
             with closing(cpu.compile(ready, precision="int8")) as program:
                 found = program.forward(x)
         if not ready.scales:

@@ -43,7 +43,7 @@ from engine.calibrate.collect import ranges_of_noise
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import EngineError
-from engine.passes import optimise, quantise
+from engine.passes import FUSING, optimise, quantise
 from engine.plan.build import Plan
 from engine.vision.resize import Placement
 from tools import random_model
@@ -90,7 +90,7 @@ def main(words: list[str] | None = None) -> int:
             start = time.perf_counter()
             if precision == "int8":
                 ranges = ranges_of_noise(written)
-                plan = quantise.quantise(optimise(written, quantise.PASSES), ranges)
+                plan = quantise.quantise(optimise(written, FUSING), ranges)
             else:
                 plan = optimise(written, device.passes)
             program = device.compile(plan, batch=batch, precision=precision, **options)

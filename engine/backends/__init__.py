@@ -126,6 +126,6 @@ def open_in_background(device: str, threads: int | None) -> Iterator[Opening]:
 def _probable_passes(opening: Future[Device]) -> Sequence[str]:
     if opening.done() and opening.exception() is None:
         return opening.result().passes
-    from engine.backends.cuda import PASSES  # the only other kind
+    from engine.passes import FUSING  # those of cards, the only other kind
 
-    return PASSES
+    return FUSING

@@ -19,8 +19,8 @@ from engine.arrays import Array
 from engine.backends.base import Device
 from engine.calibrate.collect import compile_once
 from engine.calibrate.histogram import Histogram
-from engine.passes import optimise
-from engine.passes.quantise import PASSES, LayerRanges, candidates, quantise
+from engine.passes import FUSING, optimise
+from engine.passes.quantise import LayerRanges, candidates, quantise
 from engine.plan.build import Plan
 
 METHODS = ("max", "99.99%", "99.9%", "mse")
@@ -45,7 +45,7 @@ class Measurement:
     """The errors of quantised versions of one plan on the same inputs."""
 
     def __init__(self, plan: Plan, device: Device, rows: Sequence[Array]) -> None:
-        self.plan = optimise(plan, PASSES)
+        self.plan = optimise(plan, FUSING)
         self._device, self._rows = device, rows
 
     @cached_property

@@ -134,9 +134,9 @@ def _passes(arguments: argparse.Namespace, device: Device) -> Sequence[str]:
         return ()
     if arguments.precision != "int8":
         return device.passes
-    from engine.passes.quantise import PASSES
+    from engine.passes import FUSING
 
-    return PASSES
+    return FUSING
 
 
 class _Report:

@@ -48,6 +48,23 @@ PASSES: dict[str, Pass] = {
     )
 }
 
+# The passes before those of a card, and before quantise on any device.
+FUSING = (
+    "fold_batchnorm",
+    "fuse_activation",
+    "fuse_gate",
+    "pool_before_concat",
+    "fuse_pool",
+    "split_shortcut",
+    "fuse_residual",
+    "chain_pools",
+    "merge_siblings",
+    "fuse_yolo",
+    "fuse_upsample",
+    "elide_copies",
+    "drop_unread",
+)
+
 
 def optimise(plan: Plan, names: Collection[str]) -> Plan:
     """Return the plan after the passes with these names, which run in the order of PASSES."""

@@ -1,6 +1,6 @@
 """Choose the tensors that are int8, and convert values where int8 and float ops meet.
 
-It runs after all other passes; PASSES are the ones to run before, on any device, so that all of
+It runs after all other passes; FUSING are the ones to run before, on any device, so that all of
 them quantise the same tensors. A tensor becomes int8 if a convolution reads it that then multiplies
 integers, and only convolutions, shortcuts and ops that move values write it. Heads and outputs are
 float, and so is what squeeze-and-excite blocks, depthwise convolutions and recurrent layers use.
@@ -23,22 +23,6 @@ import numpy as np
 from engine.plan import int8, ops
 from engine.plan.build import Plan
 from engine.plan.ops import ConcatPart, Conv2d, Op, Tensor
-
-PASSES = (
-    "fold_batchnorm",
-    "fuse_activation",
-    "fuse_gate",
-    "pool_before_concat",
-    "fuse_pool",
-    "split_shortcut",
-    "fuse_residual",
-    "chain_pools",
-    "merge_siblings",
-    "fuse_yolo",
-    "fuse_upsample",
-    "elide_copies",
-    "drop_unread",
-)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pytest
 
 from engine.backends.cpu import conv
 from engine.backends.cpu.workers import Workers
-from engine.passes import optimise
-from engine.passes.quantise import PASSES, LayerRanges, quantise
+from engine.passes import FUSING, optimise
+from engine.passes.quantise import LayerRanges, quantise
 from engine.plan import int8, ops
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.shapes import Shape, Window
@@ -169,7 +169,7 @@ def ranges_of(plan, cpu, x):
     return LayerRanges({n: float(np.abs(outputs[t]).max()) for n, t in enumerate(plan.layers)})
 
 
-@pytest.mark.parametrize("names", [PASSES, ()], ids=["passes", "no passes"])
+@pytest.mark.parametrize("names", [FUSING, ()], ids=["passes", "no passes"])
 def test_a_network_is_close_to_float32(cpu, names):
     plan = small_network()
     x = np.random.default_rng(0).random((2, *plan.source.shape.sides), np.float32)
@@ -189,12 +189,12 @@ def test_outputs_that_are_int8_are_given_as_floats(cpu):
     plan = small_network()
     x = np.random.default_rng(0).random((1, *plan.source.shape.sides), np.float32)
     ranges = ranges_of(plan, cpu, x)
-    ready = quantise(optimise(plan.keeping_layers(), PASSES), ranges)
+    ready = quantise(optimise(plan.keeping_layers(), FUSING), ranges)
     assert ready.scales.keys() & set(ready.outputs)
     with closing(cpu.compile(ready, precision="int8")) as program:
         values = dict(zip(ready.outputs, program.forward(x), strict=True))
     with closing(
-        cpu.compile(quantise(optimise(plan, PASSES), ranges), precision="int8")
+        cpu.compile(quantise(optimise(plan, FUSING), ranges), precision="int8")
     ) as program:
         last = program.forward(x)
     for tensor_, scale in ready.scales.items():

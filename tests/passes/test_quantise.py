@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.backends import cuda
-from engine.passes import optimise
-from engine.passes.quantise import PASSES, LayerRanges, candidates, layers_of, quantise
+from engine.backends.cuda.device import CudaDevice
+from engine.passes import FUSING, optimise
+from engine.passes.quantise import LayerRanges, candidates, layers_of, quantise
 from engine.plan import ops
 from engine.plan.ops import Conv2d, Convert
 from tests.passes.check import check_plan
@@ -17,7 +17,7 @@ class Layers(Network):
 
     def quantised(self, *outputs, layers, largest=1.0, floats=()):
         plan = self.builder.build(layers=layers, outputs=outputs)
-        ready = optimise(plan, PASSES)
+        ready = optimise(plan, FUSING)
         made = quantise(ready, LayerRanges(dict.fromkeys(range(len(layers)), largest), floats))
         check_plan(made)
         return made
@@ -91,7 +91,7 @@ def test_a_shortcut_has_a_scale_of_its_own():
     last = net.conv(total, 16)
     plan = net.builder.build(layers=[stem, total, last], outputs=[last])
     ranges = LayerRanges({0: 2.0, 1: 5.0, 2: 1.0})
-    scales = quantise(optimise(plan, PASSES), ranges).scales
+    scales = quantise(optimise(plan, FUSING), ranges).scales
     assert scales == {stem: np.float32(2 / 127), total: np.float32(5 / 127)}
 
 
@@ -182,8 +182,8 @@ def tiny_yolo_plan():
                 ops.L2Norm(net.new(tensors[-1].shape, tensors[-1]), tensors[-1])
             )
     plan = net.builder.build(layers=tensors[1:], outputs=tensors[-1:])
-    return optimise(plan, PASSES), LayerRanges(dict.fromkeys(range(4), 1.0))
+    return optimise(plan, FUSING), LayerRanges(dict.fromkeys(range(4), 1.0))
 
 
 def test_the_passes_before_are_those_of_a_card():
-    assert cuda.PASSES == PASSES
+    assert CudaDevice.passes == FUSING

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from engine.backends.cuda.lower import PASSES as PASSES
 from engine.errors import InputError
 
 if TYPE_CHECKING:

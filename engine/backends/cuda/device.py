@@ -20,7 +20,7 @@ from engine.backends.base import Peaks
 from engine.backends.cuda import conv
 from engine.backends.cuda.driver import graphs
 from engine.backends.cuda.driver.context import Card, Context
-from engine.backends.cuda.lower import PASSES, lowering
+from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.backends.cuda.runtime import hardware_peaks
@@ -32,6 +32,7 @@ from engine.backends.cuda.runtime.trials import Trials
 from engine.backends.cuda.tune.measure import PLAIN, measure, shortlist
 from engine.backends.cuda.tune.tune_layers import SECONDS, Tuner, gates, is_waited_for, time_limit
 from engine.errors import DeviceError, InputError, suggest
+from engine.passes import FUSING
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
 
@@ -42,7 +43,7 @@ _PRECISIONS = ("float32", "tf32", "float16", "int8")
 class CudaDevice:
     """Owns a context on a thread; its programs do not outlive it."""
 
-    passes = PASSES
+    passes = FUSING
 
     def __init__(self, index: int = 0) -> None:
         self.name = f"cuda:{index}"

@@ -9,6 +9,30 @@ import pytest
 
 from engine.darknet import cfg, graph, weights
 
+# one convolution and a head: the least that finds boxes
+SMALLEST = """
+[net]
+width=32
+height=32
+channels=3
+
+[convolutional]
+filters=6
+size=3
+stride={stride}
+pad=1
+activation=leaky
+
+[convolutional]
+filters=6
+activation=linear
+
+[yolo]
+mask=0
+anchors=8,8
+classes=1
+"""
+
 DETECTOR = """
 [net]
 width=64

@@ -12,31 +12,11 @@ from PIL import Image
 from engine.backends.cuda.device import CudaDevice
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
+from tests.small_models import SMALLEST
 from tools import around_a_run
 from tools.around_a_run import AroundARun
 
-NETWORK = """
-[net]
-width=32
-height=32
-channels=3
-
-[convolutional]
-filters=6
-size=3
-stride=8
-pad=1
-activation=leaky
-
-[convolutional]
-filters=6
-activation=linear
-
-[yolo]
-mask=0
-anchors=8,8
-classes=1
-"""
+NETWORK = SMALLEST.format(stride=8)
 
 pytestmark = needs_gxx
 

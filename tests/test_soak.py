@@ -6,31 +6,10 @@ import numpy as np
 import pytest
 
 import engine
-from tests.small_models import write_model
+from tests.small_models import SMALLEST, write_model
 from tools import soak_base, soak_cpu
 
-TIGHT = """
-[net]
-width=32
-height=32
-channels=3
-
-[convolutional]
-filters=6
-size=3
-stride=4
-pad=1
-activation=leaky
-
-[convolutional]
-filters=6
-activation=linear
-
-[yolo]
-mask=0
-anchors=8,8
-classes=1
-"""
+TIGHT = SMALLEST.format(stride=4)
 
 
 @pytest.fixture

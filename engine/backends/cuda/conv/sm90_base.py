@@ -202,8 +202,7 @@ def filters_by_lanes(weight: Array, filters: int, blocks: int) -> Array:
 def columns_by_lanes(values: Array, columns: int) -> Array:
     """Return weights or biases padded to tiles of `columns` filters, and reordered.
 
-    In the new order the columns that a lane has of so many are neighbouring filters; see
-    sm90_warpgroups.cuh.
+    In the new order each lane's columns are neighbouring filters; see sm90_warpgroups.cuh.
     """
     at_once = 32 if columns % 64 else 64
     missing = (0, -len(values) % columns), *((0, 0) for _ in values.shape[1:])

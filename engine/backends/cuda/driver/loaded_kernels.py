@@ -25,7 +25,7 @@ _C_TYPES: dict[str, Any] = {
 }
 
 
-_ALIKE = {"tf32": ("float32",)}  # precisions of which the kernels are the same
+_ALIKE = {"tf32": ("float32",)}  # precisions that share kernels
 
 
 class Kernels:

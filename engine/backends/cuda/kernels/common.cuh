@@ -259,7 +259,7 @@ template <int N> DEVICE bool activate_common(int kind, float (&x)[N])
 #undef CASE
 }
 
-// Bit masks for N neighbouring channels, of which the first is entry `entry` of its anchor: low bits mark
+// Bit masks for N neighbouring channels; the first is entry `entry` of its anchor. Low bits mark
 // the box's width and height, bits from 16 on its centre. An anchor has its box (4 values, or 8 with
 // sigmas), objectness and classes.
 template <int N> DEVICE unsigned yolo_mask(int entry, int entries, int box)

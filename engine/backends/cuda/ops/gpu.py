@@ -158,7 +158,7 @@ class Gpu:
         return tensor not in self.target.misaligned
 
     def array(self, op: Op | Head, name: str) -> int:
-        """The pointer to the array that `prepare` returned under this name; 0 if there is none."""
+        """The pointer to the array that `prepare` returned under this name, or 0."""
         return self.arrays.get((op, name), 0)
 
     def values(self, tensor: Tensor) -> int:

@@ -348,7 +348,7 @@ class CudaProgram(Submission):
         return Recipe(placement, exact, settings, decoding, is_possible)
 
     def _staged(self, slot: Slot, pixels: Array, recipe: Recipe) -> Job:
-        """Stage an array by a recipe, of which the slot may know everything but the pixels."""
+        """Stage an array by a recipe; a slot that has used the recipe needs only the pixels."""
         if slot.recipe is not recipe:
             placed = Placed(pixels, recipe.placement, recipe.exact)
             slot.job = self._pictures([placed], recipe.decoding)(slot)

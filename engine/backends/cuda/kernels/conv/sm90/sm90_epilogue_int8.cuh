@@ -3,12 +3,12 @@
 #include "sm90_epilogue.cuh"
 
 #if MODE == 4
-// The host orders filters such that the columns that a lane has of every COLUMNS_AT_ONCE are neighbours,
-// so that a lane stores them without shuffles.
+// The host orders filters within every COLUMNS_AT_ONCE columns so that a lane's columns are neighbours
+// and it stores them without shuffles.
 #define COLUMNS_AT_ONCE (BN % 64 ? 32 : 64)
 #define LANE_COLUMNS (COLUMNS_AT_ONCE / 4)
 
-// Runs the epilogue on a warp's 16 rows. pixel_of(row) is the pixel of a row, negative if there is none.
+// Runs the epilogue on a warp's 16 rows. pixel_of(row) is the pixel of a row; it is negative past the end.
 template <typename PixelOf> DEVICE void epilogue_from_registers(
     const Sum (&sum)[BN / 2], const float* bias, const KernelArgs& p, int n0, PixelOf pixel_of)
 {

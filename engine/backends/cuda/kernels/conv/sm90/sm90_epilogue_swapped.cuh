@@ -36,8 +36,7 @@ DEVICE void init_with_bias(const LaneBiases& bias, Sum (&sum)[M_BLOCKS][BN / 2])
     }
 }
 
-// A lane has filters from n on, as many as exist, of LANE_PIXELS pixels; two of every eight columns are
-// its own. The i-th pixel, if exists(i), is m + pixel_offset(i).
+// A lane has the filters from n on, for LANE_PIXELS pixels; two of every eight columns are its own. The i-th pixel, if exists(i), is m + pixel_offset(i).
 //
 // Issues the loads of `count` residuals from pixel `first` on.
 template <typename Exists, typename PixelOffset> DEVICE void issue_residual_loads(Residuals& residual,

@@ -4,7 +4,7 @@
 //   map[m, n] = f(sum over k of A[m, k] * V[n, k] + b[n])       3x3 over three channels, as sm90_rgb_stem
 //   out[n, m] = g(sum over k of W[n, k] * map[m, k] + bias[n])  3x3, stride 2, swapped operands
 //
-// Layout: the picture is NHWC with four values per pixel, of which the fourth is ignored; weights of both
+// Layout: the picture is NHWC with four values per pixel, and the fourth is ignored; weights of both
 // convolutions are swizzled by the host and stay in shared memory. Halves in, halves out.
 //
 // Thread blocks are persistent. A warpgroup computes tiles of 8 x HIGH results, moving to the right. They

@@ -12,7 +12,7 @@
     ((REGISTER_SHARE * (CONSUMER_GROUPS + 1) - PRODUCER_REGISTERS) / CONSUMER_GROUPS / 8 * 8)
 
 // Epilogue of a warp's 16 rows from registers, because shared memory is busy with the next slices.
-// pixel_of(row) is the pixel of a row, negative if there is none.
+// pixel_of(row) is the pixel of a row; it is negative past the end.
 #if MODE != 4 && OUT_BYTES > 1
 template <typename PixelOf> DEVICE void epilogue_from_registers(
     float (&sum)[BN / 2], const float* bias, const KernelArgs& p, int n0, PixelOf pixel_of)

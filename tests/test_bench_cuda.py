@@ -11,13 +11,15 @@ from tools import bench_cuda
 
 PEER = """
 import json, sys
-spec, _, batches, _, variants, _, out = sys.argv[1:]
-rows = [
-    {"net": spec, "batch": int(batch), "variant": variant, "ms": 2.0 - ("compile" in variant)}
-    for batch in batches.split(",")
-    for variant in variants.split(",")
-]
-open(out, "w").write(json.dumps({"peer": "a peer 1.0", "rows": rows}))
+variants = []
+for line in sys.stdin:
+    question = json.loads(line)
+    answer = {"peer": "a peer 1.0"} if "about" in question else {}
+    variants = question.get("variants", variants)
+    if "time" in question:
+        assert question["time"] in variants
+        answer = {"ms": [2.0 - ("compile" in question["time"])] * question["repeats"]}
+    print(json.dumps(answer), flush=True)
 """
 
 
@@ -27,9 +29,15 @@ def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch
     (tmp_path / "peer.py").write_text(PEER)
     words = [f"{tiny_detector.cfg}@16", "--batches", "1,2", "--precisions", "float32,float16"]
     files = ["--peer", str(tmp_path / "peer.py"), "--json", str(tmp_path / "rows.json")]
+    compiled = ["--compile", "net", "--ahead", "2"]
     with on_tape(HostDevice()) as device:
         monkeypatch.setattr(bench_cuda, "open_device", lambda name: device)
-        assert bench_cuda.main([*words, *files, "--repeats", "1"]) == 0
+        assert bench_cuda.main([*words, *files, *compiled, "--repeats", "1"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    with on_tape(HostDevice()) as device:
+        monkeypatch.setattr(bench_cuda, "open_device", lambda name: device)
+        assert bench_cuda.main([*words, *files, "--resume"]) == 0
+    assert not capsys.readouterr().out  # every row was there
     document = json.loads((tmp_path / "rows.json").read_text())
     rows = document["rows"]
     assert [(row["precision"], row["batch"]) for row in rows] == [
@@ -40,7 +48,7 @@ def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch
     assert rows[2]["peers_ms"] == {bench_cuda.GRAPH: 2, bench_cuda.COMPILE: 1}
     assert all(row["engine_ms"] > 0 for row in rows)
     assert all(row["boxes_ms"] > 0 for row in rows)
-    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert len(printed) == 2 + 4  # compiled ahead, rows
     assert document["peer"] == "a peer 1.0"
     assert len(document["commands"]) == 1
 
@@ -78,3 +86,28 @@ def test_a_document_of_another_commit_is_not_added_to(tmp_path):
     opened(path, "abc1234").add(ROW)
     with pytest.raises(EngineError, match="commit: expected def5678, got abc1234"):
         opened(path, "def5678")
+
+
+def test_a_document_begins_again_on_another_card_of_the_same_kind(tmp_path, monkeypatch):
+    path = tmp_path / "rows.json"
+    opened(path, "abc1234").add(ROW)
+    assert opened(path, "abc1234").has("a@32", "float32", 1)
+    document = json.loads(path.read_text())
+    monkeypatch.setattr(
+        bench_cuda,
+        "told_by_driver",
+        {"uuid": "GPU-2", "driver_version": document["driver"]}.__getitem__,
+    )
+    assert not opened(path, "abc1234").has("a@32", "float32", 1)
+
+
+def test_programs_are_timed_in_turn():
+    calls = []
+
+    def timer(name, ms):
+        return lambda repeats: calls.append((name, repeats)) or [ms] * repeats
+
+    slow = bench_cuda.LONGEST_MS / 4
+    timers = {"engine": timer("engine", 1.0), "peer": timer("peer", slow)}
+    assert bench_cuda.measure_in_turn(timers, 40) == {"engine": 1.0, "peer": slow}
+    assert calls[2:] == [("engine", 10), ("peer", 1)] * bench_cuda.ROUNDS

@@ -1,19 +1,26 @@
-"""Time forward passes on a CUDA device, and those of a peer in the same run.
+"""Time forward passes on a CUDA device, and those of a peer in turn with them.
 
-    python -m tools.bench_cuda NET.cfg[@SIZE] ... --batches 1,8,64 --precisions float32,float16
-        --peer tools/torch_peer.py --peer-arguments "..." --json tools/results/CARD.json
+    python -m tools.bench_cuda NET.cfg[@SIZE] ... --batches 1,8,64
+        --precisions float32,float16,int8 --peer tools/torch_peer.py
+        --json tools/results/CARD.json
 
 Weights are random, since speed does not depend on them. Milliseconds are medians of CUDA events
 around graph replays, without copies to or from the host: `engine_ms` from floats in the host's
 layout to outputs in the same layout, `boxes_ms` from bytes to the boxes above a threshold that
-leaves about 20 boxes a picture, as in a street scene.
+leaves about 20 boxes a picture, as in a street scene. Engine and peer run in turn, a quarter of
+their repeats at a time, so that both meet the same clock and temperature of the card.
 
 --json writes the document that `python -m tools.write_benchmarks` turns into docs/benchmarks.md.
 Several runs may fill one document: their rows are added, or replace the rows of the same network,
-precision and batch. Card, driver and commit must be the same for all of them.
+precision and batch. Kind of card, driver and commit must be the same for all of them. --resume
+leaves out the rows that the document has. On another card of the same kind the document begins
+again, so that all of its rows come from one card.
 
-The peer program takes the same nets and batches, `--only VARIANTS` and `--out FILE`, and writes
-{"peer": its name and version, "rows": [{net, batch, variant, ms}, ...]}.
+--ahead N lets N processes of the peer compile first what takes it minutes. TORCHINDUCTOR_CACHE_DIR
+keeps that, and ENGINE_CACHE what the engine compiles and tunes, for an interrupted run.
+
+The peer is a program that reads JSON lines and answers each with one line; torch_peer.py describes
+them.
 """
 
 from __future__ import annotations
@@ -26,8 +33,10 @@ import shlex
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -72,21 +81,30 @@ def random_images(plan: Plan, batch: int) -> NDArray[np.float32]:
     return images
 
 
+ROUNDS = 4  # turns of engine and peer
+LONGEST_MS = 1500.0  # of one program in one row, which limits the repeats of slow networks
+
+Timer = Callable[[int], list[float]]  # repeats -> milliseconds of each
+
+
 def main(words: list[str] | None = None) -> int:
     arguments = parse(words)
-    batches = [int(batch) for batch in arguments.batches.split(",")]
-    precisions = arguments.precisions.split(",")
+    cases = list(product(arguments.nets, arguments.precisions, arguments.batches))
     options: dict[str, Any] = {"waits": True}  # tuned before they run
     if arguments.algorithm:
         options["algorithm"] = arguments.algorithm
     device = open_device(arguments.device)
     document = Document.open(arguments, words, device.describe())
-    for spec in arguments.nets:
-        name, _, size = spec.partition("@")
-        written = random_plan(Path(name), int(size) if size else None)
-        network = f"{Path(name).stem}@{written.source.shape.width}"
-        peers = peer_rows(arguments, spec, precisions, document) if arguments.peer else []
-        for precision, batch in product(precisions, batches):
+    if arguments.resume:
+        cases = [each for each in cases if not document.has(*key_of(*each))]
+    if arguments.ahead:
+        compile_ahead(arguments, cases)
+    with ExitStack() as stack:
+        peer = stack.enter_context(Peer(arguments)) if arguments.peer else None
+        if peer:
+            document.content["peer"] = peer.ask({"about": True})["peer"]
+        for spec, precision, batch in cases:
+            written = plan_of(spec)
             start = time.perf_counter()
             if precision == "int8":
                 ranges = ranges_of_noise(written)
@@ -94,16 +112,22 @@ def main(words: list[str] | None = None) -> int:
             else:
                 plan = optimise(written, device.passes)
             program = device.compile(plan, batch=batch, precision=precision, **options)
-            ms, ready = measure_forward(program, batch, arguments.repeats, start)
+            images = random_images(plan, batch)
+            program.forward(images)
+            ready = time.perf_counter() - start
+            timers = peer.timers(spec, batch, precision) if peer else {}
+            with program.repeating(images) as engine:
+                ms = measure_in_turn({"": engine, **timers}, arguments.repeats)
             boxes_ms = measure_to_boxes(program, batch, arguments.repeats) if plan.heads else None
             program.close()
+            network, *_ = key_of(spec, precision, batch)
             row = {
                 "network": network,
                 "precision": precision,
                 "batch": batch,
-                "engine_ms": round(ms, 4),
+                "engine_ms": round(ms.pop(""), 4),
                 "boxes_ms": boxes_ms and round(boxes_ms, 4),
-                "peers_ms": peer_times(peers, batch, precision),
+                "peers_ms": {name: round(each, 4) for name, each in ms.items()},
                 "ready_s": round(ready, 1),
             }
             document.add(row)
@@ -112,10 +136,106 @@ def main(words: list[str] | None = None) -> int:
     return 0
 
 
+def plan_of(spec: str) -> Plan:
+    """Return the plan of NET.cfg or NET.cfg@SIZE."""
+    name, _, size = spec.partition("@")
+    return random_plan(Path(name), int(size) if size else None)
+
+
+def key_of(spec: str, precision: str, batch: int) -> tuple[str, str, int]:
+    """Return what the row of a case has as its network, precision and batch."""
+    name, _, size = spec.partition("@")
+    return f"{Path(name).stem}@{size or plan_of(spec).source.shape.width}", precision, batch
+
+
+def measure_in_turn(timers: dict[str, Timer], repeats: int) -> dict[str, float]:
+    """Return the median milliseconds of each program; they run in turn, some repeats at a time."""
+    turns = {}
+    for name, timer in timers.items():
+        longest = statistics.median(timer(3))
+        turns[name] = max(1, min(repeats, int(LONGEST_MS / longest)) // ROUNDS)
+    times: dict[str, list[float]] = {name: [] for name in timers}
+    for _ in range(ROUNDS):
+        for name, timer in timers.items():
+            times[name] += timer(turns[name])
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+class Peer:
+    """A process of the peer, which answers each JSON line with one line."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._compiled = arguments.compile
+        command = [sys.executable, str(arguments.peer), "--device", arguments.device]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, question: dict[str, Any]) -> Any:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise EngineError(f"the peer ended with status {self._process.wait()}")
+        return json.loads(answer)
+
+    def prepare(self, spec: str, batch: int, precision: str) -> list[str]:
+        """Let the peer build its variants of this precision in place of those before."""
+        variants = [
+            variant
+            for variant, name in PEER_OF[precision].items()
+            if name != COMPILE or Path(spec.partition("@")[0]).stem in self._compiled
+        ]
+        self.ask({"net": spec, "batch": batch, "variants": variants})
+        return variants
+
+    def timers(self, spec: str, batch: int, precision: str) -> dict[str, Timer]:
+        """Return functions that time the peer's variants, by their names in the tables."""
+
+        def timer(variant: str) -> Timer:
+            return lambda repeats: self.ask({"time": variant, "repeats": repeats})["ms"]
+
+        prepared = self.prepare(spec, batch, precision)
+        return {PEER_OF[precision][variant]: timer(variant) for variant in prepared}
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def compile_ahead(arguments: argparse.Namespace, cases: list[tuple[str, str, int]]) -> None:
+    """Let several processes of the peer compile what takes minutes; they keep it on disk."""
+    names = {precision for precision, variants in PEER_OF.items() if COMPILE in variants.values()}
+    waiting = [
+        (spec, batch, precision)
+        for spec, precision, batch in cases
+        if precision in names and Path(spec.partition("@")[0]).stem in arguments.compile
+    ]
+
+    def prepare(case: tuple[str, int, str]) -> None:
+        start = time.perf_counter()
+        with Peer(arguments) as peer:
+            peer.prepare(*case)
+        seconds = time.perf_counter() - start
+        print(f"compiled {case[0]} b={case[1]} in {seconds:.0f} s", flush=True)
+
+    with ThreadPoolExecutor(arguments.ahead) as pool:
+        list(pool.map(prepare, waiting))
+
+
 class Document:
     """The rows of one commit on one card; the file is rewritten after each row."""
 
     IDENTITY = ("card", "driver", "commit")
+    FIELDS = ("network", "precision", "batch")  # which name a row
 
     def __init__(self, path: Path | None, content: dict[str, Any]) -> None:
         self._path = path
@@ -131,9 +251,8 @@ class Document:
         command = [*variables, *("python", "-m", "tools.bench_cuda"), *map(shlex.quote, options)]
         content: dict[str, Any] = {
             "card": model,
-            "driver": first_line(
-                "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"
-            ),
+            "driver": told_by_driver("driver_version"),
+            "uuid": told_by_driver("uuid"),
             "cuda": cuda,
             "commit": arguments.commit or first_line("git", "describe", "--always", "--dirty"),
             "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
@@ -150,15 +269,20 @@ class Document:
                         f"{arguments.json}: {key}: expected {content[key]}, got {earlier[key]}. "
                         "Name another file"
                     )
-            content = {**content, **earlier}
+            if earlier.get("uuid", "") == content["uuid"]:
+                content = {**content, **earlier}
         content["commands"] = [*content["commands"], " ".join(command)]
         return cls(arguments.json, content)
 
-    def add(self, row: dict[str, Any]) -> None:
-        def key(each: dict[str, Any]) -> tuple[Any, ...]:
-            return each["network"], each["precision"], each["batch"]
+    def has(self, *key: object) -> bool:
+        return any(self.key(row) == key for row in self.content["rows"])
 
-        rows = [each for each in self.content["rows"] if key(each) != key(row)]
+    @classmethod
+    def key(cls, row: dict[str, Any]) -> tuple[object, ...]:
+        return tuple(row[field] for field in cls.FIELDS)
+
+    def add(self, row: dict[str, Any]) -> None:
+        rows = [each for each in self.content["rows"] if self.key(each) != self.key(row)]
         self.content["rows"] = [*rows, row]
         if self._path:  # after each row, so that an aborted run keeps its rows
             self._path.write_text(serialize(self.content), encoding="utf-8")
@@ -171,6 +295,10 @@ def serialize(content: dict[str, Any]) -> str:
     return head.replace('"rows": []', '"rows": [\n' + ",\n".join(rows) + "\n ]") + "\n"
 
 
+def told_by_driver(query: str) -> str:
+    return first_line("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader")
+
+
 def first_line(*command: str) -> str:
     """Return the first line of a program's output, or "" if it is missing or fails."""
     try:
@@ -180,27 +308,31 @@ def first_line(*command: str) -> str:
     return done.stdout.partition("\n")[0].strip()
 
 
+def words_of(text: str) -> list[str]:
+    return text.split(",")
+
+
+def numbers(text: str) -> list[int]:
+    return [int(each) for each in text.split(",")]
+
+
 def parse(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("nets", nargs="+")
-    parser.add_argument("--batches", default="1,8,64")
-    parser.add_argument("--precisions", default="float32")
+    parser.add_argument("--batches", type=numbers, default=[1, 8, 64])
+    parser.add_argument("--precisions", type=words_of, default=["float32"])
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--algorithm")
     parser.add_argument("--peer", type=Path)
-    parser.add_argument("--peer-arguments", default="")
+    parser.add_argument(
+        "--compile", type=words_of, default=[], help="networks that the peer compiles, without .cfg"
+    )
+    parser.add_argument("--ahead", type=int, default=0, help="processes that compile them first")
     parser.add_argument("--json", type=Path, help="new, or of the same commit and card")
+    parser.add_argument("--resume", action="store_true", help="keep the rows of the document")
     parser.add_argument("--commit", help="the measured commit (default: from git)")
     return parser.parse_args(words)
-
-
-def measure_forward(program: Any, batch: int, repeats: int, start: float) -> tuple[float, float]:
-    """Return milliseconds of a run, and seconds from `start` to the end of the first one."""
-    images = random_images(program.plan, batch)
-    program.forward(images)
-    ready = time.perf_counter() - start
-    return statistics.median(program.measure(images, repeats=repeats)), ready
 
 
 def measure_to_boxes(program: Any, batch: int, repeats: int) -> float:
@@ -215,16 +347,6 @@ def measure_to_boxes(program: Any, batch: int, repeats: int) -> float:
     )
 
 
-def peer_times(peers: list[Any], batch: int, precision: str) -> dict[str, float]:
-    """Return the milliseconds of the peer's variants of this precision, by name in the tables."""
-    names = PEER_OF[precision]
-    return {
-        names[row["variant"]]: round(row["ms"], 4)
-        for row in peers
-        if row["batch"] == batch and row["variant"] in names
-    }
-
-
 def format_row(row: dict[str, Any]) -> str:
     ms = row["engine_ms"]
     boxes = f"to boxes {row['boxes_ms']:8.3f} ms  " if row["boxes_ms"] else ""
@@ -236,27 +358,6 @@ def format_row(row: dict[str, Any]) -> str:
         f"{row['network']:26s} b={row['batch']:<3d} {row['precision']:8s} {ms:8.3f} ms"
         f"  {row['batch'] * 1e3 / ms:9.0f}/s  {boxes}{peers}(ready {row['ready_s']:.1f} s)"
     )
-
-
-def peer_rows(
-    arguments: argparse.Namespace, spec: str, precisions: list[str], document: Document
-) -> list[Any]:
-    variants = [variant for precision in precisions for variant in PEER_OF[precision]]
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "rows.json"
-        subprocess.run(
-            [
-                *(sys.executable, str(arguments.peer), spec, "--batches", arguments.batches),
-                *("--only", ",".join(variants), "--out", str(out)),
-                *arguments.peer_arguments.split(),
-            ],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        written = json.loads(out.read_text())
-        document.content["peer"] = written["peer"]
-        rows: list[Any] = written["rows"]
-        return rows
 
 
 if __name__ == "__main__":

@@ -1,21 +1,27 @@
 """PyTorch as a peer of bench_cuda.py, with the same networks, weights and input.
 
     python -m tools.bench_cuda NET.cfg[@SIZE] ... --precisions float16 --peer tools/torch_peer.py
-        --peer-arguments=--compile=NET,...
+        --compile NET,... --ahead 3
 
 fp32 (TF32 off), tf32 and fp16 (channels last) are replayed CUDA graphs. fp16-compile is
-torch.compile(mode="max-autotune"), which takes minutes and therefore only runs for the networks of
---compile; TORCHINDUCTOR_CACHE_DIR keeps its results. Needs PyTorch with CUDA: pip install torch
+torch.compile(mode="max-autotune"), which takes minutes. Needs PyTorch with CUDA: pip install torch
+
+Each line of the input is a JSON object, and is answered by one:
+
+    {"about": true}                                      {"peer": "PyTorch 2.11"}
+    {"net": "NET.cfg@416", "batch": 8, "variants": []}   {}; they take the place of those before
+    {"time": "fp16", "repeats": 50}                      {"ms": [0.2, ...]}
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
-import statistics
+import os
 import sys
+import tempfile
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,39 +29,36 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.benchmark.peers.pytorch_peer import TorchNetwork, prepare_plan
 from engine.errors import EngineError
-from tools.bench_cuda import random_images, random_plan
+from tools.bench_cuda import plan_of, random_images
 
 PRECISIONS = {"fp32": "float32", "tf32": "tf32", "fp16": "float16", "fp16-compile": "float16"}
 WARM_UPS = 10
+
+Run = Callable[[], object]
 
 
 def main(words: list[str] | None = None) -> int:
     import torch
 
-    arguments = parse(words)
-    compiled = arguments.compile.split(",")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cuda:0")
+    device = parser.parse_args(words).device
     torch.backends.cudnn.benchmark = True
-    document: dict[str, Any] = {"peer": version(torch), "rows": []}
-    for spec in arguments.nets:
-        name, _, size = spec.partition("@")
-        plan = prepare_plan(random_plan(Path(name), int(size) if size else None))
-        variants = arguments.only.split(",")
-        for batch, variant in product(map(int, arguments.batches.split(",")), variants):
-            if variant == "fp16-compile" and Path(name).stem not in compiled:
-                continue
-            is_tf32 = variant != "fp32"
-            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = is_tf32
-            network = TorchNetwork(torch, plan, arguments.device, PRECISIONS[variant])
-            source = network.to_device(random_images(plan, batch))
-            run = make_run(torch, network, source, is_compiled=variant == "fp16-compile")
-            row = {"net": Path(name).stem, "batch": batch, "variant": variant}
-            row["ms"] = measure(torch, run, arguments.repeats)
-            document["rows"].append(row)
-            print(row, flush=True)
-            if arguments.out:  # after each row, so that an aborted run keeps its rows
-                arguments.out.write_text(json.dumps(document, indent=1))
-            del network, source, run
+    answers, sys.stdout = sys.stdout, sys.stderr  # PyTorch prints to stdout as it compiles
+    runs: dict[str, Run] = {}
+    for line in sys.stdin:
+        question = json.loads(line)
+        answer: dict[str, Any] = {}
+        if "about" in question:
+            answer["peer"] = version(torch)
+        elif "net" in question:
+            runs.clear()
             torch.cuda.empty_cache()
+            for variant in question["variants"]:
+                runs[variant] = build(torch, device, question["net"], question["batch"], variant)
+        else:
+            answer["ms"] = measure(torch, runs[question["time"]], question["repeats"])
+        print(json.dumps(answer), file=answers, flush=True)
     return 0
 
 
@@ -63,30 +66,47 @@ def version(torch: Any) -> str:
     return f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
 
 
-def parse(words: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("nets", nargs="+")
-    parser.add_argument("--batches", default="1,8,64")
-    parser.add_argument("--only", default="fp32,tf32,fp16", help="also fp16-compile")
-    parser.add_argument("--compile", default="", help="names of networks, without .cfg")
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--repeats", type=int, default=200)
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args(words)
-
-
-def make_run(
-    torch: Any, network: TorchNetwork, source: Any, *, is_compiled: bool
-) -> Callable[[], object]:
-    if not is_compiled:
+def build(torch: Any, device: str, spec: str, batch: int, variant: str) -> Run:
+    """Return a function that runs a network once, warmed up."""
+    plan = prepare_plan(plan_of(spec))
+    is_tf32 = variant != "fp32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = is_tf32
+    network = TorchNetwork(torch, plan, device, PRECISIONS[variant])
+    source = network.to_device(random_images(plan, batch))
+    if variant == "fp16-compile":
+        run = compile_network(torch, network, source)
+    else:
         graph, _ = network.capture(source)
-        return lambda: graph.replay()
+        run = graph.replay
+    with torch.no_grad():
+        for _ in range(WARM_UPS):
+            run()
+        torch.cuda.synchronize()
+    return run
+
+
+def compile_network(torch: Any, network: TorchNetwork, source: Any) -> Run:
     from torch._inductor import config
+    from torch._inductor.runtime.benchmarking import benchmarker
 
     # Kernels that other processes compile are compiled again, one by one, to be timed.
     config.compile_threads = 1
+    # Several processes may compile ahead; only one at a time may time kernels on the card.
+    benchmarker.benchmark_gpu = alone(benchmarker.benchmark_gpu)
     compiled = torch.compile(trace(torch, network, source), mode="max-autotune")
     return lambda: compiled(source)
+
+
+def alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of which only one process of this user is inside at a time."""
+    path = Path(tempfile.gettempdir()) / f"torch-peer-{os.getuid()}.lock"
+
+    def locked(*values: Any, **options: Any) -> Any:
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return function(*values, **options)
+
+    return locked
 
 
 def trace(torch: Any, network: TorchNetwork, source: Any) -> Any:
@@ -97,19 +117,16 @@ def trace(torch: Any, network: TorchNetwork, source: Any) -> Any:
         return make_fx(lambda values: network.forward(values))(source)
 
 
-def measure(torch: Any, run: Callable[[], object], repeats: int) -> float:
-    """Return the median milliseconds between CUDA events, after a warm-up."""
+def measure(torch: Any, run: Run, repeats: int) -> list[float]:
+    """Return the milliseconds between CUDA events of each run."""
     with torch.no_grad():
-        for _ in range(WARM_UPS):
-            run()
-        torch.cuda.synchronize()
         pairs = [[torch.cuda.Event(enable_timing=True) for _ in "ab"] for _ in range(repeats)]
         for start, end in pairs:
             start.record()
             run()
             end.record()
         torch.cuda.synchronize()
-    return statistics.median(start.elapsed_time(end) for start, end in pairs)
+    return [start.elapsed_time(end) for start, end in pairs]
 
 
 if __name__ == "__main__":

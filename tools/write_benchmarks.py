@@ -33,6 +33,7 @@ WHAT_PRECISIONS_MEAN = {
     "float32": "the default; on Hopper a convolution runs as three tf32 products of split factors",
     "tf32": "float32 in memory, products with 10 bits of mantissa",
     "float16": "float16 in memory, sums in float32; boxes are decoded from float32",
+    "int8": "[8-bit integers](int8.md) in memory, exact sums, heads in float32; no peer",
 }
 
 
@@ -86,14 +87,15 @@ that the peer needs to run it once on the same card. PyTorch is replayed from a 
 
 ## Measure again
 
-`--peer` runs a program that times the same networks, weights and pictures; `tools/torch_peer.py`
-does so with PyTorch, and with `torch.compile` for the networks that its `--compile` names. The last
-command writes this page and its picture from the rows.
+`--peer` runs a program in turn with the engine, with the same networks, weights and pictures:
+`tools/torch_peer.py` is PyTorch, and `torch.compile` for the networks that `--compile` names. The
+last command writes this page and its picture from the rows.
 
     NETS="{" ".join(NETWORKS[:3])}"
     NETS="$NETS {" ".join(NETWORKS[3:])}"
-    python -m tools.bench_cuda $NETS --batches 1,8,64 --precisions float32,tf32,float16 \\
-        --peer tools/torch_peer.py --json tools/results/CARD.json
+    python -m tools.bench_cuda $NETS --batches 1,8,64 --precisions float32,float16,int8 \\
+        --peer tools/torch_peer.py --compile yolov3-tiny,yolov4-tiny --ahead 3 \\
+        --json tools/results/CARD.json
     python -m tools.write_benchmarks tools/results/CARD.json
 """
 

@@ -30,6 +30,11 @@ def shown(name: str | Path) -> str:
     return f"{printable[:half]}…{printable[-half:]}"
 
 
+def line_of(error: object) -> str:
+    """Return the text of an error on one line, or its type if it has none."""
+    return shown(" ".join(str(error).split())) or type(error).__name__
+
+
 def name_and_size(path: str | None, size: tuple[int, int]) -> str:
     """Describe a picture, such as: street.jpg, 640 x 480."""
     return f"{'picture' if path is None else shown(path)}, {size[0]} x {size[1]}"

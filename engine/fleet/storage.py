@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.fs
 
 from engine.errors import InputError
-from engine.files.naming import shown
+from engine.files.naming import line_of, shown
 from engine.sources import media
 
 _OPTIONS = re.compile(r"\?\w+=[^?]*$")  # after a name: ?region=…&endpoint_override=…
@@ -55,7 +55,7 @@ def reason(error: Exception) -> str:
     """Return the message of PyArrow on one line."""
     if isinstance(error, OSError) and error.strerror:
         return str(error.strerror)
-    return shown(" ".join(str(error).split())) or type(error).__name__
+    return line_of(error)
 
 
 class Folder:

@@ -16,7 +16,7 @@ import ray.data
 import ray.exceptions
 
 from engine.errors import DeviceError, EngineError, InputError
-from engine.files.naming import shown
+from engine.files.naming import line_of
 from engine.fleet import ray_resources
 from engine.version import __version__
 
@@ -80,11 +80,10 @@ def ray_session(
                 logging_level=logging.ERROR,
             )
     except (OSError, RuntimeError, ValueError) as error:
-        reason = shown(" ".join(str(error).split()))
         hint = (
             "" if address == LOCAL else " If the cluster requires a token, set RAY_AUTH_MODE=token"
         )
-        raise InputError(f"ray: {address}: cannot be reached: {reason}.{hint}") from None
+        raise InputError(f"ray: {address}: cannot be reached: {line_of(error)}.{hint}") from None
     try:
         yield
     finally:

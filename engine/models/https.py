@@ -13,7 +13,7 @@ from typing import IO, cast
 from urllib.parse import urlsplit
 
 from engine.concurrency.socket_deadline import SocketDeadline
-from engine.files.naming import shown
+from engine.files.naming import line_of
 from engine.version import __version__
 
 _LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
@@ -91,7 +91,7 @@ def reason(error: object) -> str:
         return "timed out"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return shown(" ".join(str(error).split())) or type(error).__name__
+    return line_of(error)
 
 
 class _SafeRedirectHandler(urllib.request.HTTPRedirectHandler):

@@ -297,7 +297,7 @@ def _video_stream_of(container: InputContainer, name: str) -> VideoStream:
         raise ImageError(f"{shown(name)}: video: has sound only, no pictures")
     if stream.codec_context is None:
         raise ImageError(f"{shown(name)}: video: its codec is unknown to this FFmpeg")
-    check_size(stream.width, stream.height, shown(name), max_pixels=picture_limits.PIXELS)
+    _check_frame_size(stream, name)
     # A frame may be larger than its container says. The decoder pads frames, hence the margin;
     # _check_frame_size() is exact.
     most = 2 * picture_limits.PIXELS + _PADDING_PIXELS
@@ -306,5 +306,5 @@ def _video_stream_of(container: InputContainer, name: str) -> VideoStream:
     return stream
 
 
-def _check_frame_size(frame: VideoFrame, name: str) -> None:
-    check_size(frame.width, frame.height, shown(name), max_pixels=picture_limits.PIXELS)
+def _check_frame_size(of: VideoStream | VideoFrame, name: str) -> None:
+    check_size(of.width, of.height, shown(name), max_pixels=picture_limits.PIXELS, hint="")

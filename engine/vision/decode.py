@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from engine.concurrency import fork_safety
 from engine.errors import ImageError
-from engine.files.naming import shown
+from engine.files.naming import line_of
 from engine.vision.chroma import has_440_chroma, load_440
 from engine.vision.decoding_cost import affordable
 
@@ -27,6 +27,7 @@ _JPEG = b"\xff\xd8\xff"
 # libjpeg makes the rest of a picture grey at an end marker. Zeros complete a symbol or a segment
 # inside which some files break off.
 _ENDS = (b"\xff\xd9", bytes(64) + b"\xff\xd9")
+_RAISE_LIMIT = ", or raise the limit: detect --max-pixels, load(max_pixels=...)"
 
 _log = logging.getLogger("engine")
 
@@ -112,19 +113,21 @@ def load(image: Image.Image, name: str, *, max_pixels: int) -> tuple[Image.Image
         return image, orientation or _orientation(image)
 
 
-def check_size(width: int, height: int, name: str, *, max_pixels: int) -> None:
+def check_size(
+    width: int, height: int, name: str, *, max_pixels: int, hint: str = _RAISE_LIMIT
+) -> None:
     if width < 1 or height < 1:
         raise ImageError(f"{name}: size: expected at least 1 x 1, got {width} x {height}")
     if width * height > max_pixels:
         raise ImageError(
             f"{name}: size: expected at most {max_pixels} pixels, got {width} x {height}."
-            " Scale it down."
+            f" Scale it down{hint}."
         )
 
 
 def decode_error(name: str, error: Exception) -> ImageError:
-    reason = shown(" ".join(str(error).split())) or type(error).__name__
-    return ImageError(f"{name}: picture: cannot be decoded: {reason}")
+    problem = f"it is incomplete, damaged or of a rare kind ({line_of(error)})"
+    return ImageError(f"{name}: picture: cannot be decoded: {problem}")
 
 
 def _orientation(image: Image.Image) -> int:

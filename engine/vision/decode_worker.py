@@ -18,6 +18,7 @@ import numpy as np
 
 from engine.errors import EngineError, ImageError
 from engine.vision import decoding_memory
+from engine.vision.decode import decode_error
 from engine.vision.decode_channel import (
     ERROR,
     FORMATS,
@@ -98,8 +99,7 @@ class _Worker:
         except (OSError, EOFError):  # of the channel: Pillow's own become ImageErrors
             raise
         except Exception as error:
-            reason = f"cannot be decoded: {type(error).__name__}"
-            return Reply(ERROR, text=f"{job.name}: picture: {reason}"), None
+            return Reply(ERROR, text=str(decode_error(job.name, error))), None
         finally:
             self._end_limits()
         return self._described(picture), picture

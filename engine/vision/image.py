@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.errors import ImageError
-from engine.files.naming import shown
+from engine.files.naming import line_of, shown
 from engine.files.regular import open_without_waiting, read_at_once
 from engine.vision import damage as damages
 from engine.vision import picture_limits
@@ -330,7 +330,7 @@ def _as_array(source: object, name: str) -> Array:
     try:
         return np.asarray(source)
     except Exception as error:  # for example another library's array on a device
-        raise decode_error(name, error) from error
+        raise ImageError(f"{name}: picture: is no array here: {line_of(error)}") from error
 
 
 def path_of(source: object) -> str | None:
@@ -422,8 +422,7 @@ def _content_of_stream(source: Any, name: str) -> bytes:
     except MemoryError:
         raise
     except Exception as error:  # the file may be a member of an archive or an HTTP response
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ImageError(f"{name}: picture: cannot be read: {shown(reason)}") from error
+        raise ImageError(f"{name}: picture: cannot be read: {line_of(error)}") from error
     return bytes(content)
 
 

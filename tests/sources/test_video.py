@@ -262,7 +262,7 @@ def test_each_frame_is_measured(tmp_path, monkeypatch):
     made = str(write_avi(tmp_path / "fine.avi"))
     frame = next(video.frames(made)).frame
     monkeypatch.setattr(video.picture_limits, "PIXELS", 10)
-    with pytest.raises(ImageError, match="got 64 x 48"):
+    with pytest.raises(ImageError, match=r"got 64 x 48\. Scale it down\.$"):
         video._check_frame_size(frame, made)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from engine.errors import ImageError
 from engine.vision import image
 from engine.vision.decode_pool import DecodePool
 
@@ -74,6 +75,13 @@ def test_a_png_with_half_its_rows_is_read_with_a_warning(mode, caplog):
     (line,) = warnings_of(png(mode), caplog)
     assert line == "picture: has 50 % of its pixels; the missing part is black or empty"
     assert not warnings_of(png(mode, share=1), caplog)
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_a_png_cut_in_half_is_refused(lenient):
+    whole = saved(Image.fromarray(NOISE), "PNG")
+    with pytest.raises(ImageError, match=r"incomplete, damaged .*image file is truncated"):
+        image.read(whole[: len(whole) // 2], lenient=lenient)
 
 
 def test_a_black_picture_has_no_warning(caplog):

@@ -141,10 +141,11 @@ def complaint(content):
 def test_54_every_truncation_is_an_image_error(kind):
     """Truncate anywhere: an error, or the whole picture if only padding is missing."""
     content = encoded(COLOURS, kind)
-    failed = 0
-    for length in range(1, len(content), max(1, len(content) // 40)):
-        failed += complaint(content[:length]) is not None
-    assert failed >= 35
+    lengths = [*range(1, 16), *range(16, len(content), max(1, len(content) // 40))]
+    found = [complaint(content[:length]) for length in lengths]
+    failed = [each for each in found if each is not None]
+    assert len(failed) >= 35
+    assert all("incomplete, damaged or" in each or "expected JPEG" in each for each in failed)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM"])
@@ -191,7 +192,7 @@ def test_55_a_bomb_is_refused_by_its_header(size):
 def test_55_limit_can_be_changed():
     content = encoded(COLOURS)
     assert read(content, max_pixels=240).size == (20, 12)
-    with pytest.raises(ImageError, match=r"at most 239 pixels, got 20 x 12\. Scale it down"):
+    with pytest.raises(ImageError, match=r"at most 239 pixels, got 20 x 12\. .*--max-pixels"):
         read(content, max_pixels=239)
     with pytest.raises(ImageError, match="at most 239 pixels"):
         read(COLOURS, max_pixels=239)

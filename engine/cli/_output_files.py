@@ -53,7 +53,7 @@ class ReservedPaths:
 def check_output(
     option: str, path: str, reserved: ReservedPaths, *, overwrite: bool, hint: str = HINT
 ) -> None:
-    """Reserve an output file; refuse one that would replace a file or whose folder is missing."""
+    """Reserve an output file and make its folder; refuse one that would replace a file."""
     refuse_address(path)
     where = f"{option} {shown(path)}"
     target = Path(path)
@@ -63,10 +63,8 @@ def check_output(
     is_dangling = target.is_symlink() and not target.exists()
     if (target.is_file() or is_dangling) and not overwrite:
         raise InputError(f"{where}: exists already. {hint}")
-    if not target.parent.is_dir():
-        raise InputError(f"{where}: there is no folder {shown(str(target.parent))!r}")
-    if not os.access(target.parent, os.W_OK) and not target.exists():
-        raise InputError(f"{where}: the folder is not writable")
+    if not target.exists():
+        make_folder(option, str(target.parent))
 
 
 def check_ending(option: str, path: str, ending: str) -> None:

@@ -177,6 +177,9 @@ def feed(
     found = tuple(expand(names, recursive=arguments.recursive))
     if not found:
         raise InputError("no picture named: the lists are empty")
+    if arguments.overwrite and all(map(_is_missing, found)):
+        problem = found[0].problem or f"{shown(found[0].name)}: no such file or folder"
+        raise InputError(f"{problem}. Nothing is read, so nothing is replaced")
     found = _without_earlier_results(_without_results(found, output_folders))
     videos = [each for each in found if each.has_frames]
     if videos and not untrusted:
@@ -186,6 +189,14 @@ def feed(
     is_counted = not any(each.has_frames or each.kind is MediaKind.ARCHIVE for each in found)
     total = len(found) if is_counted else None
     return Feed(named, selection, total, tuple(names), named, untrusted, naming)
+
+
+def _is_missing(media: Media) -> bool:
+    from engine.sources.media import MediaKind, is_url
+
+    if media.is_live or is_url(media.name):
+        return False
+    return media.kind is MediaKind.BROKEN or not os.path.exists(media.name)  # noqa: PTH110 - NUL
 
 
 def _without_results(found: tuple[Media, ...], folders: Sequence[str]) -> tuple[Media, ...]:

@@ -177,7 +177,7 @@ def test_max_det_and_agnostic_nms_leave_fewer_boxes(detect):
         (["-o", "x.png", "--jsonl", "one/../x.png"], "expected different files"),
         (["--csv", "one/7.jpg"], "would replace a file that is read"),
         (["--csv", "old.csv"], "exists already. Name another, or add --overwrite"),
-        (["--jsonl", "none/x.jsonl"], "there is no folder 'none'"),
+        (["--jsonl", "old.csv/x.jsonl"], "cannot create the folder"),
         (["--json", "two"], "expected a file, got a folder"),
         (["-o", "s3://b/x"], "s3://b/x: expected a path on this machine, got an address"),
         (["-o", "s3://b/x.png"], "expected a path on this machine, got an address"),
@@ -206,6 +206,23 @@ def test_impossible_outputs_are_one_error_line(detect, tree, arguments, message)
     (line,) = done.err.splitlines()
     assert message in line
     assert snapshot(tree) == before
+
+
+def test_outputs_are_not_replaced_for_nothing(detect, tree):
+    (tree / "old.csv").write_text("kept")
+    (tree / "list.txt").write_text("no.jpg\nno/*.jpg\nno\nno.txt\nno.mp4\nno\0.jpg\n")
+    done = detect("list.txt", "--csv", "old.csv", "--overwrite")
+    assert (done.status, done.out) == (2, "")
+    assert done.err.endswith("Nothing is read, so nothing is replaced\n")
+    assert (tree / "old.csv").read_text() == "kept"
+    assert detect("list.txt", "one/7.jpg", "--csv", "old.csv", "--overwrite").status == 1
+    assert (tree / "old.csv").read_text() != "kept"
+
+
+def test_missing_folders_are_made(detect, tree):
+    options = ["--json", "--jsonl", "--csv", "--coco-dataset"]
+    assert detect("one/7.jpg", *(f"{each}=no/such/x{each}" for each in options)).status == 0
+    assert all((tree / f"no/such/x{each}").stat().st_size for each in options)
 
 
 def snapshot(folder):

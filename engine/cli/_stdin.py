@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import signal
 import sys
@@ -59,6 +60,7 @@ def _lines(descriptor: int, interrupted: Event) -> Iterator[str]:
         if isinstance(chunk, OSError):
             raise InputError(f"-: standard input cannot be read: {chunk.strerror}")
         if is_first:
+            chunk = chunk.removeprefix(codecs.BOM_UTF8)
             _refuse_picture(chunk)
             is_first = False
         *lines, rest = (rest + chunk).split(b"\n")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli import _model, _network, _output_files
@@ -101,9 +100,11 @@ def _report(name: str, text: str) -> None:
 
 
 def _read(path: str) -> Any:
+    from engine.files.regular import read_bytes
+
+    content = read_bytes(path, InputError, limit=_MOST_BYTES)
     try:
-        with Path(path).open("rb") as file:
-            return json.loads(file.read(_MOST_BYTES))
+        return json.loads(content)
     except (RecursionError, ValueError):
         raise InputError(f"--import {path}: expected what --export wrote") from None
 

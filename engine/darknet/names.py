@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from engine.errors import ConfigError
 from engine.files.naming import shown
 from engine.files.regular import read_bytes
 
+_log = logging.getLogger("engine")
 MAX_BYTES = 16 << 20
 
 
@@ -22,7 +24,9 @@ def read_names(path: str | Path, count: int, *, allow_longer: bool = False) -> t
     `allow_longer` is for classifiers: ImageNet's list has more entries than the 1000 in use.
     """
     lines = read_lines(path)
-    if allow_longer:
+    if allow_longer and len(lines) > count:
+        what = "%s: has %d names, and the network %d classes: the first names are used"
+        _log.warning(what, shown(path), len(lines), count)
         lines = lines[:count]
     if len(lines) != count:
         raise ConfigError(

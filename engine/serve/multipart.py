@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 
 from python_multipart import MultipartParser
@@ -20,6 +21,7 @@ logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 _MAX_PARTS = 256
 _MAX_HEADER_LENGTH = 1000
 _MAX_FIELD_LENGTH = 10_000
+_ESCAPES = {"%0A": "\n", "%0D": "\r", "%22": '"'}  # WHATWG: the only ones in a form's names
 _HINT = " With curl: -F image=@dog.jpg"
 
 
@@ -93,10 +95,10 @@ class _Parts:
         _, options = parse_options_header(self._disposition.decode("latin-1"))
         self._is_file = b"filename" in options
         if self._is_file:
-            self.files.append((options[b"filename"].decode("utf-8", "replace"), []))
+            self.files.append((_unescaped(options[b"filename"]), []))
         else:
-            name = options.get(b"name", b"")[:_MAX_HEADER_LENGTH].decode("utf-8", "replace")
-            self.fields.append((name, bytearray()))
+            name = options.get(b"name", b"")[:_MAX_HEADER_LENGTH]
+            self.fields.append((_unescaped(name), bytearray()))
 
     def add_content(self, data: bytes, start: int, end: int) -> None:
         if self._is_file:
@@ -110,3 +112,9 @@ class _Parts:
 
     def end(self) -> None:
         self.is_complete = True
+
+
+def _unescaped(name: bytes) -> str:
+    return re.sub(
+        "|".join(_ESCAPES), lambda found: _ESCAPES[found[0]], name.decode("utf-8", "replace")
+    )

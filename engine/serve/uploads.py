@@ -19,6 +19,7 @@ JSON_TYPE = "application/json"
 _PICTURE_KEYS = ("data", "url", "name")
 _MAX_URL_LENGTH = 8192
 _MAX_NAME_LENGTH = 1024
+_MAX_SHOWN = 4  # keys in a message
 MAX_PICTURES = 1024  # in a request, whatever the queue holds
 _MAX_VALUES = 100_000  # in JSON: a value takes many times the memory of its text
 
@@ -126,8 +127,10 @@ def _picture(entry: Mapping[str, Any], where: str) -> Upload:
             expected = f"text of at most {most} characters"
             raise InputError(f"{where}: {key}: expected {expected}, got {brief(value)}")
     if ("data" in entry) == (url is not None):
-        got = "both" if url is not None else "none"
-        raise InputError(f"{where}: expected data (base64) or url, got {got}")
+        keys = list(entry)[:_MAX_SHOWN]
+        got = "both" if url is not None else ", ".join(map(shown, keys)) or "none"
+        hint = next(filter(None, (suggest(each, (*_PICTURE_KEYS, "images")) for each in keys)), "")
+        raise InputError(f"{where}: expected data (base64) or url, got {got}.{hint}")
     if url is not None:
         return Upload(name=name or url, url=url)
     return Upload(decode_base64(entry["data"], f"{where}: data"), name)

@@ -30,6 +30,10 @@ _log = logging.getLogger("engine")
 _BLOCK = 1 << 20
 _MAX_PROFILE_BYTES = 4 << 20
 _MAX_DPI = 65535  # the maximum of a JPEG
+_HINTS = {
+    "~": " The name begins with ~, which only a shell expands.",
+    "#": " A list has no comments: each of its lines is a name, as for darknet.",
+}
 _FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange width and height
 
 
@@ -400,7 +404,7 @@ def _content_of_file(path: str | bytes, name: str) -> bytes:
         if isinstance(error, ImageError):
             raise
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        hint = " The name begins with ~, which only a shell expands." if text[:1] == "~" else ""
+        hint = _HINTS.get(text[:1], "")
         raise ImageError(f"{name}: picture: cannot be read: {reason}.{hint}") from error
     _check_bytes(len(content), name)
     return content

@@ -93,10 +93,11 @@ def test_misuse_is_one_error_line(tiny_detector, tmp_path, monkeypatch, capsys):
     for words, message in [
         (["--export", tmp_path / "mine.json"], "exists already"),
         (["--seconds", "0"], "--seconds: expected at least 1, got 0"),
-        (["--import", tmp_path / "none.json"], "none.json: No such file"),
+        (["--import", tmp_path / "none.json"], "none.json: cannot be read: No such file"),
+        (["--import", tmp_path], "expected a file, got a folder"),
         (["--import", tmp_path / "deep.json"], "deep.json: expected what --export wrote"),
     ]:
-        assert tune(tiny_detector.cfg, tiny_detector.weights, *words) != 0
+        assert tune(tiny_detector.cfg, tiny_detector.weights, *words) == 2
         told = capsys.readouterr().err
         assert message in told
         assert told.count("\n") == 1

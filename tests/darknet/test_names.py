@@ -47,10 +47,11 @@ def test_wrong_number_of_names_is_an_error_with_both_numbers(tmp_path, data):
         read_names(path, 2)
 
 
-def test_classifier_list_may_be_longer(tmp_path):
+def test_classifier_list_may_be_longer(tmp_path, caplog):
     path = tmp_path / "three.names"
     path.write_text("cat\ndog\ncow\n")
     assert read_names(path, 2, allow_longer=True) == ("cat", "dog")
+    assert "three.names: has 3 names, and the network 2 classes" in caplog.text
     with pytest.raises(ConfigError, match="expected 4 names"):
         read_names(path, 4, allow_longer=True)
 

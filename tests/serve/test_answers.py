@@ -82,6 +82,11 @@ def test_form_with_a_file_gives_the_same_and_its_name(server, detector, pictures
     assert without_times(reply.found) == without_times(expected)
 
 
+def test_browsers_escape_three_characters_of_a_file_name(server, pictures):
+    reply = server.post("/detect", form(("image", "%22a%22%0D%0A%25%20.png", pictures[1])), **FORM)
+    assert reply.found["path"] == '"a"\r\n%25%20.png'
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -123,6 +123,8 @@ def test_base64_counts_towards_the_memory_limit(detector):
         (b"[" * 100_000, "body: cannot be read as JSON"),
         (b"[]", "body: expected a JSON object, got an empty list"),
         (b"{}", "body: expected data (base64) or url, got none"),
+        (b'{"dta": "AAAA"}', "body: expected data (base64) or url, got dta. Did you mean 'data'?"),
+        (b'{"threshold": 1, "image": []}', "got threshold, image. Did you mean 'images'?"),
         (b'{"data": "AAAA", "url": "http://x"}', "got both"),
         (b'{"data": 3}', "body: data: expected a picture in base64, got 3"),
         (b'{"data": "@@"}', "got other text"),

@@ -28,7 +28,7 @@ def test_names_on_standard_input(capsys, monkeypatch):
 
 
 def test_a_picture_that_cannot_be_read_does_not_end_the_run(here, capsys, monkeypatch):
-    (here / "names").write_text("set/none.png\r\n\nset/2.png\r\n")
+    (here / "names").write_text("\ufeffset/none.png\r\n\nset/2.png\r\n")
     with Path("names").open() as names:
         monkeypatch.setattr("sys.stdin", names)
         assert cli.main([*COMMAND, "-out", "found.json", "-nogpu"]) == 1

@@ -52,6 +52,8 @@ class OutputNames:
         self._keeps_any = False  # of these names
         for record in self._records if resumes else ():
             for key, (name, picture) in record.owners.items():
+                if not picture:
+                    continue
                 is_shared = self._owners.setdefault(key, picture) != picture
                 self._owners[key] = _NOBODY if is_shared else picture
                 self._earlier.setdefault(picture, []).append(name)

@@ -1,10 +1,13 @@
-"""A record in a folder of outputs: which name belongs to which picture, for runs that resume."""
+"""A record in a folder of outputs: which name belongs to which picture, for runs that resume.
+
+A line without a picture names a file, such as predictions.jpg, that searches leave out.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path, PurePath
 from typing import IO, NamedTuple
 
@@ -20,10 +23,21 @@ FILE = ".engine-outputs.jsonl"
 
 
 class Owned(NamedTuple):
-    """The name of outputs, and the picture, video or archive that they belong to."""
+    """The name of outputs, and the picture, video or archive that they belong to, if any."""
 
     name: str
     picture: str
+
+
+def add_file(path: Path) -> None:
+    """Record a file in its folder, so that searches for pictures leave it out."""
+    OutputRecord(str(path.parent), str).claim(Owned(path.name, ""))
+
+
+def files_in(folder: str) -> Set[str]:
+    """Return the names of the files in a folder that add_file() has recorded."""
+    owners = OutputRecord(folder, str).owners.values()
+    return {each.name for each in owners if not each.picture}
 
 
 class OutputRecord:
@@ -61,7 +75,9 @@ class OutputRecord:
                 if self.owners.get(key) == owned:  # another run has added the same line
                     return
                 file.truncate(self._size)
-                line = {"output": owned.name, "picture": self._relative(owned.picture)}
+                line = {"output": owned.name}
+                if owned.picture:
+                    line["picture"] = self._relative(owned.picture)
                 file.write(json.dumps(line).encode() + b"\n")
                 file.flush()
                 self._size = file.tell()
@@ -85,12 +101,12 @@ class OutputRecord:
     def _parsed(self, line: bytes) -> Owned:
         try:
             entry = json.loads(line)
-            name, picture = entry["output"], entry["picture"]
+            name, picture = entry["output"], entry.get("picture", "")
             is_inside = not PurePath(name).is_absolute() and ".." not in PurePath(name).parts
             if not (name and is_inside and b"\0" not in os.fsencode(name)):
                 raise ValueError("no name of a file in this folder")
-            return Owned(name, self._absolute(picture))
-        except (ValueError, KeyError, TypeError):
+            return Owned(name, self._absolute(picture) if picture else "")
+        except (AttributeError, ValueError, KeyError, TypeError):
             where = f"{shown(self._path)}: line {self._lines}"
             hint = "Remove this file: then names alone tell which pictures are done"
             raise InputError(f"{where}: expected an output and its picture. {hint}") from None

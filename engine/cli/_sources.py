@@ -222,22 +222,32 @@ def _without_results(found: tuple[Media, ...], folders: Sequence[str]) -> tuple[
 
 
 def _without_earlier_results(found: tuple[Media, ...]) -> tuple[Media, ...]:
-    """Leave out what earlier runs have written below the folders that are searched."""
+    """Leave out what earlier runs have written into the folders that are searched."""
+    from engine.cli._output_record import files_in
+
     holds_results = lru_cache(maxsize=None)(_holds_results)
+    results_in = lru_cache(maxsize=None)(files_in)
     kept = []
-    counts: Counter[str] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for media in found:
+        folder, name = os.path.split(media.name)
         folders = _folders_below_root(media)
-        if (results := next(filter(holds_results, folders), None)) is None:
-            kept.append(media)
+        if (results := next(filter(holds_results, folders), None)) is not None:
+            counts[results, "this folder"] += 1
+        elif media.root is not None and name in results_in(folder or "."):
+            counts[folder or ".", "the files"] += 1
         else:
-            counts[results] += 1
-    for folder, count in counts.items():
-        what = "%s: holds outputs of another run, which are not read, pictures: %d. %s"
-        _log.warning(what, shown(folder), count, "Name this folder to read them")
+            kept.append(media)
+    for (folder, named), count in counts.items():
+        warn_of_results(folder, count, f"Name {named} to read them")
     if not kept:
-        raise InputError("all pictures are outputs of other runs. Name their folder to read them")
+        raise InputError("all pictures are outputs of other runs. Name them to read them")
     return tuple(kept)
+
+
+def warn_of_results(folder: str, count: int, hint: str) -> None:
+    what = "%s: holds outputs of another run, which are not read, pictures: %d. %s"
+    _log.warning(what, shown(folder), count, hint)
 
 
 def _folders_below_root(media: Media) -> Iterator[str]:
@@ -258,12 +268,13 @@ def _holds_results(folder: str) -> bool:
 
     if not os.path.lexists(os.path.join(folder, FILE)):  # noqa: PTH118 - fast
         return False
-    pictures = (each.picture for each in OutputRecord(folder, str).owners.values())
+    owners = OutputRecord(folder, str).owners.values()
+    pictures = [each.picture for each in owners if each.picture]
     there = os.path.realpath(folder)
     is_inside = (
         Path(os.path.realpath(each)).is_relative_to(there) for each in pictures if not is_url(each)
     )
-    return not any(is_inside)
+    return bool(pictures) and not any(is_inside)
 
 
 def _naming(

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.cli import FAILED, _model, _output_files, _sources
+from engine.cli import FAILED, _model, _output_files, _output_record, _sources
 from engine.cli._json_report import JsonReport
 from engine.cli._stderr import print_stderr
 from engine.cli._table import Cell, align
@@ -139,13 +139,15 @@ def run(arguments: argparse.Namespace) -> int:
     if folders["save_coco"]:
         coco_files.write(folders["save_coco"], truth, examples, overwrite=arguments.overwrite)
     if folders["curves"]:
-        charts.write(
+        written = charts.write(
             folders["curves"],
             report,
             examples,
             read=partial(_picture, orient=not arguments.no_exif),
             overwrite=arguments.overwrite,
         )
+        for path in written:
+            _output_record.add_file(path)
     has_no_labels = 0 < truth.unlabelled == len(truth.entries)
     if has_no_labels:
         print_stderr("Error: no picture has a label file: nothing was measured. See --labels")
@@ -179,13 +181,27 @@ def _names(file: str | None) -> list[str] | None:
 
 
 def _truth(arguments: argparse.Namespace, source: str, names: Sequence[str] | None) -> GroundTruth:
-    from engine.evaluate import coco_files, dataset
+    from engine.evaluate import coco_files
 
     if Path(source).suffix.lower() == ".json":
         return coco_files.read_truth(source, names, pictures=arguments.images)
     if names is None:
         raise InputError(f"{source}: its labels are numbers. Name the classes with --names")
-    return dataset.read(source, names, labels=arguments.labels)
+    return _read_dataset(source, names, labels=arguments.labels)
+
+
+def _read_dataset(source: str, names: Sequence[str], *, labels: str | None = None) -> GroundTruth:
+    from engine.evaluate import dataset
+    from engine.sources.expand import warn_about_inner_folders
+
+    if not Path(source).is_dir():
+        return dataset.read(source, names, labels=labels)
+    folder = str(dataset.picture_folder(Path(source)))
+    warn_about_inner_folders(folder, "Name one of them, or a list of pictures")
+    results = _output_record.files_in(folder)
+    if count := sum(Path(folder, each).exists() for each in results):
+        _sources.warn_of_results(folder, count, "A list of pictures can name them")
+    return dataset.read(source, names, labels=labels, left_out=results)
 
 
 def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -> GroundTruth:
@@ -244,13 +260,13 @@ def _examples_from_detector(
 
 def average_precisions(detector: Detector, source: str) -> dict[str, float | None]:
     """Return COCO's average precisions of a detector on labelled pictures."""
-    from engine.evaluate import coco_files, dataset
+    from engine.evaluate import coco_files
     from engine.evaluate.score import score
 
     if Path(source).suffix.lower() == ".json":
         truth = coco_files.read_truth(source, detector.labels)
     else:
-        truth = dataset.read(source, detector.labels)
+        truth = _read_dataset(source, detector.labels)
     examples, failures = _examples_from_detector(detector, truth, "coco")
     _print_problems(truth, failures)
     return score(examples, truth.names).summary

@@ -8,7 +8,7 @@ Annotations are tried as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import partial
 from pathlib import Path
 
@@ -24,13 +24,22 @@ _PICTURE_FOLDERS = ("JPEGImages", "images")
 _COCO_FOLDERS = ("train2014", "val2014", "train2017", "val2017")
 
 
-def read(source: str, names: Sequence[str], *, labels: str | None = None) -> GroundTruth:
-    """Read the pictures of a folder or a list; `labels` is the folder of the labels, if given."""
+def read(
+    source: str,
+    names: Sequence[str],
+    *,
+    labels: str | None = None,
+    left_out: Set[str] = frozenset(),
+) -> GroundTruth:
+    """Read the pictures of a folder, except those `left_out`, or of a list.
+
+    `labels` is the folder of the labels, if given.
+    """
     folder = None if labels is None else Path(labels)
     if folder is not None and not folder.is_dir():
         raise InputError(f"--labels {shown(str(folder))}: expected a folder")
     path = Path(source)
-    pictures = _in_folder(path) if path.is_dir() else read_list(path)
+    pictures = _in_folder(path, left_out) if path.is_dir() else read_list(path)
     if not pictures:
         raise InputError(f"{shown(source)}: names no picture")
     problems: list[str] = []
@@ -102,9 +111,14 @@ def _replace_folder(picture: Path, name: str) -> Path | None:
     return None
 
 
-def _in_folder(folder: Path) -> list[Path]:
-    inner = next((folder / name for name in _PICTURE_FOLDERS if (folder / name).is_dir()), folder)
-    return sorted(path for path in inner.iterdir() if is_picture(path.name))
+def picture_folder(folder: Path) -> Path:
+    """Return the folder images or JPEGImages of a data set, or else the folder itself."""
+    return next((folder / name for name in _PICTURE_FOLDERS if (folder / name).is_dir()), folder)
+
+
+def _in_folder(folder: Path, left_out: Set[str]) -> list[Path]:
+    found = picture_folder(folder).iterdir()
+    return sorted(path for path in found if is_picture(path.name) and path.name not in left_out)
 
 
 def _resolve(list_file: Path, picture: Path) -> Path:

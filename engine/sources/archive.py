@@ -67,6 +67,11 @@ def extents(file: IO[bytes]) -> Iterator[Extent]:
         raise damage
 
 
+def paths(file: IO[bytes]) -> Iterator[str]:
+    """Yield the paths of the pictures in an archive; only headers are read."""
+    return (info.name for info in _pictures(file))
+
+
 def read(name: str, file: IO[bytes], extent: Extent | None = None) -> Iterator[Member]:
     """Yield the pictures of an archive called `name`, or those of one part."""
     left = None if extent is None else extent.pictures

@@ -93,7 +93,7 @@ def _expand_folder(name: str, *, recursive: bool) -> Iterator[Media]:
         hint = "" if recursive or others else " Look into its folders with --recursive."
         yield Media(name, MediaKind.BROKEN, f"{shown(name)}: folder: has no pictures.{hint}")
     if found and not recursive:
-        _warn_about_inner_folders(name)
+        warn_about_inner_folders(name, "Add --recursive")
     for path in found:
         yield Media(path, MediaKind.PICTURE, root=name)
 
@@ -136,14 +136,14 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
     return others.total()
 
 
-def _warn_about_inner_folders(folder: str) -> None:
-    """Warn about the pictures that only --recursive would find."""
+def warn_about_inner_folders(folder: str, hint: str) -> None:
+    """Warn about the pictures in folders of a folder, which are not read."""
     visited = list(islice(os.walk(folder), 1, _MAX_FOLDERS + 2))
     left_out = sum(is_picture(each) for _, _, files in visited for each in files)
     if left_out:
         _log.warning(
-            "%s: its sub-folders are left out, pictures in them: %s%d. Add --recursive",
-            *(shown(folder), "at least " * (len(visited) > _MAX_FOLDERS), left_out),
+            "%s: its sub-folders are left out, pictures in them: %s%d. %s",
+            *(shown(folder), "at least " * (len(visited) > _MAX_FOLDERS), left_out, hint),
         )
 
 

@@ -186,6 +186,18 @@ def test_frames_are_numbered(detect, folder):
     assert {each["image_id"] for each in results(folder)} <= set(range(len(images)))
 
 
+@pytest.mark.parametrize("option", ["--json=x.json --json-style=coco", "--coco-dataset=x.json"])
+def test_an_archive_is_refused_before_its_first_picture(detect, folder, option):
+    annotations(folder)
+    with tarfile.open(folder / "set.tar", "w") as archive:
+        archive.add(folder / "val/dog.jpg", "dog.jpg")
+        archive.add(folder / "val/dog.jpg", "cat.jpg")
+    done = detect("set.tar", *option.split(), "--images-json=truth.json", "--csv=boxes.csv")
+    assert done.status == 2
+    assert "set/cat.jpg: is no picture of --images-json truth.json" in done.err
+    assert not (folder / "boxes.csv").exists()
+
+
 @pytest.mark.parametrize("more", [[], ["--images-json", "truth.json"]])
 def test_members_of_an_archive_are_named_like_annotated_pictures(detect, folder, more):
     annotations(folder)

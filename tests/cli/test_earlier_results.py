@@ -1,13 +1,16 @@
 """Outputs of an earlier run, in a folder that is searched for pictures: they are not read."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
-from engine.cli._output_record import OutputRecord, Owned
+from engine.cli._output_names import OutputNames
+from engine.cli._output_record import OutputRecord, Owned, add_file
 from engine.cli._sources import _without_earlier_results
 from engine.errors import InputError
 from engine.sources.expand import expand
+from engine.sources.media import media_of
 
 PICTURES = ["pics/cam1/a.jpg", "pics/cam2/day1/b.jpg", "pics/cam2/day1/c.jpg"]
 
@@ -57,6 +60,22 @@ def test_they_are_not_read_and_counted(tree, caplog, name):
 def test_they_are_read_if_they_are_named(tree, caplog, name, count):
     assert len(kept(name)) == count
     assert not caplog.records
+
+
+def test_files_of_their_own_are_left_out_one_by_one(tree, caplog):
+    (made := Path("pics/cam1/predictions.jpg")).touch()
+    assert kept("pics/cam1") == ["pics/cam1/a.jpg", str(made)]
+    add_file(made)
+    OutputRecord("pics/cam1", str).claim(Owned("a", str(Path("pics/cam1/a.jpg").absolute())))
+    with caplog.at_level(logging.WARNING, "engine"):
+        assert kept("pics/cam1") == kept("pics/cam1/*.jpg") == ["pics/cam1/a.jpg"]
+        assert kept("pics") == PICTURES
+    told = "pics/cam1: holds outputs of another run, which are not read, pictures: 1. "
+    assert caplog.messages[0] == told + "Name the files to read them"
+    assert kept(str(made)) == [str(made)]
+    options = {"is_flat": False, "needs_stems": False, "folders": ["pics/cam1"], "resumes": True}
+    names = OutputNames(str(Path("pics").absolute()), **options)
+    assert names.name_of(media_of("pics/predictions.jpg")) == ("predictions", False)
 
 
 def test_nothing_else_is_an_error(tree):

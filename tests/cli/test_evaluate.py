@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from PIL import Image
 
 from engine import cli
+from engine.cli._output_record import add_file, files_in
 from tests import needs
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +111,20 @@ def test_a_list_gives_the_same_as_its_folder(evaluate, dataset, tmp_path):
     assert folder["summary"] == listed["summary"]
 
 
+def test_what_a_folder_holds_besides_its_pictures_is_left_out_with_a_line(
+    evaluate, dataset, caplog
+):
+    before = report_of(evaluate, dataset)
+    for name in ("predictions.png", "more/0005.png"):
+        (dataset / "images" / name).parent.mkdir(exist_ok=True)
+        shutil.copy(dataset / "images/0001.png", dataset / "images" / name)
+    add_file(dataset / "images/predictions.png")
+    assert report_of(evaluate, dataset) == before
+    told = caplog.text
+    assert "images: its sub-folders are left out, pictures in them: 1. Name one of them" in told
+    assert "images: holds outputs of another run, which are not read, pictures: 1. A list" in told
+
+
 def test_compared_data_is_saved_for_pycocotools(evaluate, dataset, tmp_path):
     needs.package("pycocotools")
     from pycocotools.coco import COCO
@@ -196,7 +212,8 @@ def test_curves_are_written_once(evaluate, dataset, tmp_path):
     curves = tmp_path / "curves"
     arguments = (dataset, "--curves", curves)
     assert evaluate(*arguments)[0] == 0
-    assert {"precision_recall.png", "confusion.png"} <= {path.name for path in curves.iterdir()}
+    written = {path.name for path in curves.glob("*.png")}
+    assert {"precision_recall.png", "confusion.png"} <= written == files_in(str(curves))
     status, _, err = evaluate(*arguments)
     assert status == 2
     assert f"--curves {curves}: is not empty. Name another, or add --overwrite" in err

@@ -16,6 +16,7 @@ from PIL import Image
 
 from engine import bundled
 from engine.cli._output_names import OutputNames
+from engine.cli._output_record import files_in
 from engine.cli._sinks.json_documents import Document
 from engine.errors import InputError
 from engine.sources.media import media_of
@@ -407,6 +408,7 @@ def test_a_picture_named_on_stdin_is_not_replaced(detect, tree):
 
 def test_single_picture_is_written_to_a_named_file(detect, tree):
     assert detect("one", "-o", "found.png").status == 0
+    assert files_in(tree) == {"found.png"}
     with Image.open(tree / "found.png") as image:
         assert (image.format, image.size) == ("PNG", (50, 40))
     done = detect("-", "-o", "again.png", stdin="one/7.jpg\ntwo/7.jpg\n")

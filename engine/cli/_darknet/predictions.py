@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli._darknet import files, lines
+from engine.cli._output_record import add_file
 
 if TYPE_CHECKING:
     from engine.arrays import Array
@@ -34,3 +35,4 @@ def write(result: Result, inputs: Sequence[str | None]) -> None:
     from engine.vision.encode import encode
 
     files.write(_FILE, encode(result.plot(), _FILE), inputs=inputs)
+    add_file(_FILE)

@@ -10,6 +10,7 @@ from PIL import Image
 
 from engine.cli import _output_files
 from engine.cli._output_files import Existing
+from engine.cli._output_record import add_file
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
@@ -141,6 +142,7 @@ class Annotated(Sink):
         _output_files.ReservedPaths([source]).reserve("-o", str(self._file))
         self._sources.add(source)
         overwrite = self._existing == "replace"
+        add_file(self._file)
         return NewFile(self._file, overwrite=overwrite, hint=_output_files.HINT_WITH_RESUME)
 
     def _check_kind(self, *, is_video: bool) -> None:

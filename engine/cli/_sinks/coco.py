@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -14,10 +15,12 @@ from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sinks.text_output import TextOutput
 from engine.cli._sources import NamedMedia
-from engine.errors import InputError
+from engine.errors import ImageError, InputError
 from engine.evaluate import coco_files
 from engine.evaluate.ground_truth import coco_category_ids
 from engine.files.naming import shown
+from engine.files.regular import open_regular
+from engine.sources import archive
 from engine.sources.item import Item
 from engine.sources.media import MediaKind
 from engine.version import __version__
@@ -71,9 +74,9 @@ class _ImageIds:
         self._option = option
         self._images = images
         self._users: dict[ImageId, str] = {}
-        for media, output in known:
-            if media.kind in (MediaKind.PICTURE, MediaKind.URL):
-                self.id_of(Item(media.name, media.name, output=output))
+        for source in known:
+            for item in _items_of(source):
+                self.id_of(item)
         self._users.clear()
 
     def id_of(self, item: Item) -> ImageId:
@@ -98,6 +101,19 @@ class _ImageIds:
                 "Name its annotation file with --images-json, or use --coco-dataset"
             )
         return number
+
+
+def _items_of(known: NamedMedia) -> Iterator[Item]:
+    """Yield what is known of the pictures of a source before they are read."""
+    name = known.media.name
+    if known.media.kind in (MediaKind.PICTURE, MediaKind.URL):
+        yield Item(name, name, output=known.output)
+    elif known.media.kind is MediaKind.ARCHIVE:
+        # reading it will report an error
+        with suppress(ImageError, *archive.ERRORS), open_regular(name, ImageError) as file:
+            for path in archive.paths(file):
+                output = f"{known.output}/{archive.output_of(path)}"
+                yield Item(f"{name}#{path}", name, output=output, member=path)
 
 
 class CocoResults(Sink):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine import cli
+from engine.cli._output_record import files_in
 from tests.cli.darknet.parcel_set import MODEL, assert_same_numbers, recorded, without_times
 
 COMMAND = ["detector", "test", *MODEL]
@@ -18,6 +19,7 @@ def test_a_picture(here, capsys):
     assert without_times(capsys.readouterr().out) == without_times(recorded("test.txt"))
     assert_same_numbers((here / "test.json").read_text(), recorded("test.json"))
     assert (here / "predictions.jpg").read_bytes()[:3] == b"\xff\xd8\xff"
+    assert files_in(".") == {"predictions.jpg"}
 
 
 def test_names_on_standard_input(capsys, monkeypatch):

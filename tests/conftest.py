@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,6 +20,10 @@ pytest_plugins = ["tests.dripping_server", "tests.small_models"]
 
 # Algorithms must not change while a test runs on a card.
 os.environ.setdefault("ENGINE_TUNE", "10")
+
+# Set in many containers; every child process would compile the engine again.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    sys.dont_write_bytecode = False
 
 # A shell starts background processes with SIGINT ignored, and some tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -124,7 +124,7 @@ def run(command, folder):
     words = [sys.executable, *shlex.split(command)]
     if "pytest" in words:
         words += ["-p", "no:cacheprovider"]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
     done = subprocess.run(
         words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -114,22 +115,48 @@ def draw_text(
 ) -> Rectangle:
     """Draw text on a background of `colour` near a point; return the area that it takes.
 
-    The text is inside the picture, and below those of the areas `taken` that it would cover.
+    The text is inside the picture, in several lines if it is too wide, and moves up or down from
+    the areas `taken` that it would cover.
     """
     size = max(_MIN_TEXT_SIZE, round(sum(image.size) / 2 / _TEXT_SHARE))
     visible = text[: _max_length(image.size, size)]
     font, text = _font_for("".join(each if each.isprintable() else " " for each in visible), size)
-    x0, y0, width, height, margin = _extent(font, text, size)
+    margin = _extent(font, text, size)[-1]
+    lines = _lines(font, text, image.width - 2 * margin)
+    extents = [_extent(font, each, size) for each in lines]
+    width = max(each[2] for each in extents)
+    line_height = max(each[3] for each in extents)
+    height = line_height * len(lines)
     left = max(0, min(round(at[0]), image.width - width))
-    top = max(0, min(round(at[1]), image.height - height))
-    for area in sorted(taken, key=lambda area: area[1]):
-        if left < area[2] and area[0] < left + width and top < area[3] and area[1] < top + height:
-            top = ceil(area[3])
+    wanted = max(0, min(round(at[1]), image.height - height))
+
+    def is_free(top: int) -> bool:
+        is_inside = 0 <= top <= image.height - height
+        return is_inside and not any(
+            left < area[2] and area[0] < left + width and top < area[3] and area[1] < top + height
+            for area in taken
+        )
+
+    tops = [wanted, *(ceil(each[3]) for each in taken), *(int(each[1]) - height for each in taken)]
+    top = next(filter(is_free, sorted(tops, key=lambda each: abs(each - wanted))), wanted)
     pen = ImageDraw.Draw(image)
     pen.rectangle((left, top, left + width - 1, top + height - 1), fill=colour)
-    start = (left + margin - x0, top + margin - y0)
-    pen.text(start, text, fill=text_colour_on(colour), font=font)
+    for number, (line, (x0, y0, *_)) in enumerate(zip(lines, extents, strict=True)):
+        start = (left + margin - x0, top + number * line_height + margin - y0)
+        pen.text(start, line, fill=text_colour_on(colour), font=font)
     return left, top, left + width, top + height
+
+
+def _lines(font: Font, text: str, width: int) -> list[str]:
+    """Break a text at spaces, or inside long words, where it would be wider than `width`."""
+    lines = []
+    while font.getlength(text) > width and len(text) > 1:
+        lengths = range(1, len(text))
+        end = max(1, bisect_right(lengths, width, key=lambda count: font.getlength(text[:count])))
+        end = max(text.rfind(" ", 0, end + 1), 0) or end
+        lines.append(text[:end])
+        text = text[end:].lstrip()
+    return [*lines, text]
 
 
 def _extent(font: Font, text: str, size: int) -> tuple[float, float, int, int, int]:

@@ -10,7 +10,7 @@ from PIL import Image, ImageFont
 from engine.errors import InputError
 from engine.vision import draw
 from engine.vision.colours import colour_of, text_colour_on
-from engine.vision.draw import annotate
+from engine.vision.draw import annotate, draw_text
 from engine.vision.label_space import LabelSpace, scales_of
 
 HUGE = 1e30
@@ -104,6 +104,35 @@ def test_label_longer_than_the_picture_is_clipped_before_drawing():
     after = annotate(before, [(1, 1, 60, 60)] * 50, [5] * 50, ["label, " * 2000] * 50)
     assert time.process_time() - start < 5
     assert changed(after, before).any()
+
+
+def changed_area(before, *places, text="yard: visitors cat 12, dog 3"):
+    after = before.copy()
+    taken = []
+    for place in places:
+        taken.append(draw_text(after, place, text, (200, 30, 30), taken))
+    return taken, changed(after, before).sum()
+
+
+@pytest.mark.parametrize("text", ["yard: visitors cat 12, dog 3", "yard" * 8, "y" * 40])
+def test_text_wider_than_the_picture_has_lines(text):
+    wide, narrow = Image.new("RGB", (400, 100)), Image.new("RGB", (70, 400))
+    _, expected = changed_area(wide, (0, 0), text=text)
+    ((left, top, right, bottom),), count = changed_area(narrow, (60, 390), text=text)
+    assert left >= 0 <= top
+    assert right <= 70
+    assert bottom <= 400
+    assert bottom - top > 25  # two lines or more
+    assert count > 0.9 * expected
+
+
+def test_texts_in_a_corner_do_not_cover_each_other_or_leave_the_picture():
+    before = Image.new("RGB", (400, 100))
+    _, one = changed_area(before, (0, 0))
+    taken, count = changed_area(before, (395, 95), (395, 90), (395, 97))
+    assert count == 3 * one
+    assert min(each[1] for each in taken) >= 0
+    assert max(each[3] for each in taken) <= 100
 
 
 def test_labels_of_neighbours_do_not_cover_each_other():

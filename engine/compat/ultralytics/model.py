@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from math import ceil
 from os import PathLike
 from pathlib import Path
 from threading import Event
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 import numpy as np
 
 from engine import loading
-from engine.arguments import whole
+from engine.arguments import is_whole, whole
 from engine.compat.ultralytics.keywords import check
 from engine.compat.ultralytics.metrics import Metrics
 from engine.compat.ultralytics.results import Results
@@ -55,6 +56,7 @@ _INSTEAD = {
     "model": "Use engine.load(…).graph for the layers",
 }
 _ONE = (str, Path, bytes, bytearray, memoryview, int, np.ndarray)  # sources that are no lists
+_STRIDE = 32  # to which ultralytics rounds sides
 _MAX_DETECTIONS = 300  # ultralytics' default
 
 
@@ -177,6 +179,8 @@ class YOLO:
 
     def _load(self, **options: Any) -> Detector:
         """Return the detector; load it again only if `options` ask for another one."""
+        if "imgsz" in options:
+            options["imgsz"] = _multiple_of_stride(options["imgsz"])
         wanted = {**self._loaded, **options} if options or self._detector else {}
         wanted.setdefault("device", self._device)
         if self._detector is None or wanted != self._loaded:
@@ -452,6 +456,18 @@ class _Options:
             "classes": self.classes,
             "max_detections": self.max_det,
         }
+
+
+def _multiple_of_stride(size: Size | None) -> Size | None:
+    """Round sides up, and say so, as ultralytics does; what is no size is left to load()."""
+    sides: list[Any] = [*size] if isinstance(size, (tuple, list)) else [size]
+    if not all(map(is_whole, sides)):
+        return size
+    rounded: list[Any] = [ceil(each / _STRIDE) * _STRIDE for each in sides]
+    if rounded != sides:
+        what = "imgsz: expected multiples of %d, got %s: rounded up to %s"
+        _log.warning(what, _STRIDE, sides, rounded)
+    return tuple(rounded) if len(rounded) > 1 else rounded[0]
 
 
 def _known(options: dict[str, Any]) -> dict[str, Any]:

@@ -215,6 +215,14 @@ def test_the_network_is_loaded_again_only_for_another_size(model, monkeypatch):
     assert opened == [None, (32, 64)]
 
 
+def test_sides_are_rounded_up_to_multiples_of_32(model, caplog):
+    assert model._load(imgsz=33).size == (64, 64)
+    assert "imgsz: expected multiples of 32, got [33]: rounded up to [64]" in caplog.text
+    assert model._load(imgsz=[30, 65]).size == (96, 32)  # height and width
+    with pytest.raises(InputError, match="size"):
+        model("a.png", imgsz="large")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

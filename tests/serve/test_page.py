@@ -37,6 +37,8 @@ from engine.serve.live import LiveOptions  # isort: skip
 
 pytestmark = pytest.mark.slow
 
+BOX = {"left": 1, "top": 2, "right": 30, "bottom": 20}
+
 DROP = """
 const [target, name, bytes] = arguments;
 const files = new DataTransfer();
@@ -371,10 +373,64 @@ def test_boxes_can_be_clicked(page, pictures):
     webdriver.ActionChains(page.browser).move_to_element(best).click().perform()
     pressed = page.one('.row[aria-pressed="true"]')
     assert pressed.text.split("\n")[0] == page.rows()[0][0]
-    assert len(page.all("#boxes .chosen")) == 1
+    assert len(page.all("#boxes .found.chosen")) == 1
     webdriver.ActionChains(page.browser).send_keys(Keys.ESCAPE).perform()
     assert not page.all("#boxes .chosen")
     assert not page.all('.row[aria-pressed="true"]')
+
+
+LABELS = """
+const [count, done] = arguments;
+const { draw } = await import("./overlay.js");
+document.getElementById("result").hidden = document.getElementById("figure").hidden = false;
+const overlay = document.getElementById("boxes");
+overlay.parentElement.style.cssText = "width: 600px; height: 400px";
+const box = { left: 100, top: 100, right: 500, bottom: 300 };
+const found = Array.from({ length: count }, () => ({ box, class_id: 0, label: "cat", score: 0.9 }));
+const groups = draw(overlay, found, { width: 600, height: 400 }, () => {});
+const places = () => [...overlay.querySelectorAll(".tag")]
+  .filter((tag) => getComputedStyle(tag).display !== "none")
+  .map((tag) => tag.getBoundingClientRect());
+const before = places();
+const worst = groups.at(-1);
+worst.dispatchEvent(new PointerEvent("pointerenter"));
+const hovered = places().at(-1), all = places().length;
+worst.dispatchEvent(new PointerEvent("pointerleave"));
+const corners = ({ left, top }) => `${left} ${top}`;
+done([new Set(before.map(corners)).size, before.length, all, hovered.width, places().length]);
+"""
+
+
+@pytest.mark.parametrize(("count", "shown"), [(7, 7), (20, 8)])
+def test_labels_are_hidden_only_where_they_collide(page, count, shown):
+    corners, before, hovered, width, after = page.browser.execute_async_script(LABELS, count)
+    assert (corners, before, after) == (shown, shown, shown)
+    assert hovered == min(shown + 1, count)  # the label under the pointer is always there
+    assert width > 0
+
+
+def test_the_best_guess_is_not_said_to_be_the_threshold(page):
+    answer = {"detections": [{"class_id": 0, "label": "cat", "score": 0.9486, "box": BOX}]}
+    answer |= {"path": "a.png", "width": 50, "height": 40, "timing_ms": {}}
+    reply = "fetch = async () => new Response(JSON.stringify(arguments[0]))"
+    page.browser.execute_script(f"window.{reply}", answer)
+    buffer = io.BytesIO()
+    Image.new("RGB", (50, 40)).save(buffer, "PNG")
+    page.drop("a.png", buffer.getvalue())
+    page.wait_for("a.png")
+    page.one("#threshold").send_keys(Keys.END)
+    assert page.text("#nothing-title") == "Nothing above 0.95"
+    assert page.text("#nothing-text") == "The best guess is cat with a score of 0.948."
+
+
+def test_all_buttons_are_in_sight(page, pictures):
+    with page.resized(1280, 860):
+        for name in ("a.png", "b.png"):
+            page.drop(name, pictures[0])
+            page.wait_for(name)
+        panel, button = page.one("#panel").rect, page.one("#save-all").rect
+        assert page.one("#rows").rect["height"] < 0.9 * panel["height"]
+        assert button["y"] + button["height"] <= panel["y"] + panel["height"]
 
 
 def test_downloads_hold_what_is_shown(page, detector, pictures):
@@ -540,7 +596,7 @@ def test_page_is_accessible_by_keyboard_and_screen_reader(page, pictures):
     kept = [each for each in dict.fromkeys(order) if each not in ("a", "classes", "rows")]
     assert kept[:5] == ["file", "camera", "threshold", "chip", "row"]
     page.browser.switch_to.active_element.send_keys(Keys.ENTER)
-    assert len(page.all("#boxes .chosen")) == 1
+    assert len(page.all("#boxes .found.chosen")) == 1
 
 
 @pytest.mark.parametrize("size", [(1280, 860), (820, 1100), (390, 844)])

@@ -19,7 +19,10 @@ export function draw(overlay, detections, { width, height }, onChoose) {
   overlay.setAttribute("viewBox", `0 0 ${width} ${height}`);
   overlay.setAttribute("preserveAspectRatio", "none");
   const groups = detections.map((each, index) => group(each, () => onChoose(index)));
-  overlay.replaceChildren(...groups.toReversed()); // the best on top
+  const [boxes, tags] = [svg("g"), svg("g")];
+  boxes.append(...groups.toReversed()); // the best on top
+  tags.append(...groups.toReversed().map(({ tag }) => tag)); // no outline crosses a label
+  overlay.replaceChildren(boxes, tags);
   overlay.classList.remove("choosing");
   layOut(overlay);
   return groups;
@@ -32,11 +35,15 @@ function group({ box, class_id, label, score }, onClick) {
     class: "box", x: box.left, y: box.top, stroke: colour,
     width: Math.max(0, box.right - box.left), height: Math.max(0, box.bottom - box.top),
   }));
-  const tag = svg("g", { class: "tag" });
+  const tag = made.tag = svg("g", { class: "tag" });
   const text = svg("text", { fill: textColourOn(class_id) });
   text.textContent = `${label} ${percent(score)}`;
   tag.append(svg("rect", { class: "label", fill: colour }), text);
-  made.append(tag);
+  made.addEventListener("pointerenter", () => {
+    tag.classList.add("hovered");
+    tag.parentNode.append(tag); // above the labels that it may cover
+  });
+  made.addEventListener("pointerleave", () => tag.classList.remove("hovered"));
   made.addEventListener("click", (event) => {
     event.stopPropagation();
     onClick();
@@ -45,7 +52,7 @@ function group({ box, class_id, label, score }, onClick) {
 }
 
 // Places the labels anew, after the picture was drawn or resized. A label that would cover another
-// is shown when its box is chosen.
+// one at every corner of its box is shown while its box is chosen or under the pointer.
 export function layOut(overlay) {
   const shown = overlay.getBoundingClientRect();
   const [, , width, height] = (overlay.getAttribute("viewBox") ?? "0 0 1 1").split(" ").map(Number);
@@ -53,27 +60,31 @@ export function layOut(overlay) {
   const unit = width / shown.width; // of the picture, for a pixel of the screen
   const size = TEXT_PIXELS * unit;
   const taken = [];
-  for (const made of [...overlay.children].reverse()) {
-    const box = made.querySelector(".box").getBBox();
-    const [label, text] = made.querySelector(".tag").children;
-    made.classList.remove("crowded");
+  for (const { firstChild, tag } of [...overlay.querySelectorAll(".found")].reverse()) {
+    const box = firstChild.getBBox();
+    const [label, text] = tag.children;
+    tag.classList.remove("crowded");
     text.setAttribute("font-size", size);
     const wide = text.getComputedTextLength() + 2 * PADDING * unit;
     const high = size * 1.4;
-    const x = Math.max(0, Math.min(box.x, width - wide));
-    const places = [box.y - high, box.y, box.y + box.height].map((y) => Math.max(0, Math.min(y, height - high)));
-    const isFree = (y) => taken.every((each) => x + wide <= each.x || each.x + each.wide <= x || y + high <= each.y || each.y + each.high <= y);
-    const y = places.find(isFree);
-    if (y === undefined) made.classList.add("crowded");
-    else taken.push({ x, y, wide, high });
-    const top = y ?? places[0];
-    for (const [key, value] of Object.entries({ x, y: top, width: wide, height: high })) label.setAttribute(key, value);
+    const inside = (at, most) => Math.max(0, Math.min(at, most));
+    const bottom = box.y + box.height;
+    const places = [box.y - high, box.y, bottom, bottom - high].flatMap((y) =>
+      [box.x, box.x + box.width - wide].map((x) => ({ x: inside(x, width - wide), y: inside(y, height - high) })));
+    const isFree = ({ x, y }) => taken.every((each) => x + wide <= each.x || each.x + each.wide <= x || y + high <= each.y || each.y + each.high <= y);
+    const free = places.find(isFree);
+    if (free) taken.push({ ...free, wide, high });
+    else tag.classList.add("crowded");
+    const { x, y } = free ?? places[0];
+    for (const [key, value] of Object.entries({ x, y, width: wide, height: high })) label.setAttribute(key, value);
     text.setAttribute("x", x + PADDING * unit);
-    text.setAttribute("y", top + size * 1.05);
+    text.setAttribute("y", y + size * 1.05);
   }
 }
 
 export function choose(overlay, groups, index) {
-  groups.forEach((each, number) => each.classList.toggle("chosen", number === index));
+  groups.forEach((each, number) => {
+    for (const part of [each, each.tag]) part.classList.toggle("chosen", number === index);
+  });
   overlay.classList.toggle("choosing", index !== null);
 }

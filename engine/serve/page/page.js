@@ -44,9 +44,9 @@ async function start() {
   const some = model.classes.slice(0, 8).join(", ");
   const rest = count > 8 ? ` and ${count - 8} more` : "";
   byId("purpose").textContent = `${isDetector() ? "Finds" : "Recognizes"} ${some}${rest}.`;
-  byId("threshold").min = Math.min(LOWEST, model.threshold);
+  byId("threshold").min = Math.max(0.01, Math.min(LOWEST, Math.floor(model.threshold * 100) / 100)); // steps count from it
   byId("threshold").value = model.threshold;
-  byId("score").textContent = model.threshold.toFixed(2);
+  byId("score").textContent = threshold().toFixed(2);
   byId("threshold-row").hidden = byId("save-picture").hidden = !isDetector();
   byId("address").hidden = !model.accepts_urls;
   showSamples();
@@ -407,7 +407,7 @@ function showNothing(entry) {
     };
   } else if (best) {
     const lower = Math.max(lowest(), Math.floor((best.score - 0.005) * 100) / 100);
-    say(`Nothing above ${threshold().toFixed(2)}`, `The best guess is ${best.label} with a score of ${best.score.toFixed(2)}.`);
+    say(`Nothing above ${threshold().toFixed(2)}`, `The best guess is ${best.label} with a score of ${Math.floor(best.score * 1000) / 1000}.`);
     action.textContent = `Lower the minimum score to ${lower.toFixed(2)}`;
     action.onclick = () => setThreshold(lower);
   } else {

@@ -147,7 +147,7 @@ def draw_text(
     return left, top, left + width, top + height
 
 
-def _lines(font: Font, text: str, width: int) -> list[str]:
+def _lines(font: Font, text: str, width: float) -> list[str]:
     """Break a text at spaces, or inside long words, where it would be wider than `width`."""
     lines = []
     while font.getlength(text) > width and len(text) > 1:

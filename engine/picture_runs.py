@@ -168,13 +168,15 @@ class PictureRuns:
         if workers == 1 or self._intake.decoder is not None:
             return None
         from engine.vision import batch_decoder
+        from engine.vision.shared_pixels import Pinning
 
         threads = workers + (0 if self.has_state else self._program.runs_ahead)
         if threads < batch_decoder.LEAST_THREADS or not batch_decoder.IS_POSSIBLE:
             return None
         with self._lock:
             if self._batch_decoder is None:
-                self._batch_decoder = batch_decoder.BatchDecoder()
+                pinning = self._program if isinstance(self._program, Pinning) else None
+                self._batch_decoder = batch_decoder.BatchDecoder(pinning)
         stack.enter_context(self._batch_decoder.held())
         how = batch_decoder.Reading(threads, copies=keep != "never")
         return partial(self._batch_decoder.read, how=how)

@@ -21,7 +21,7 @@ from functools import partial
 from io import BytesIO
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from weakref import finalize
 
 from engine.arrays import Array
@@ -32,7 +32,7 @@ from engine.vision import decode_process, picture_limits
 from engine.vision.batch_channel import BatchChannel, Decoded, Job, SourceOf
 from engine.vision.image import Picture, path_of
 from engine.vision.plain_jpeg import PlainJpeg, PlainPicture
-from engine.vision.shared_pixels import NoSegmentError, Segment, Segments
+from engine.vision.shared_pixels import NoSegmentError, Pinning, Segment, Segments
 
 IS_POSSIBLE = hasattr(os, "memfd_create") and hasattr(socket, "send_fds")
 LEAST_THREADS = 4  # fewer decode as fast by themselves
@@ -44,9 +44,6 @@ _START_SECONDS = 60.0
 _PATIENCE_SECONDS = 2.0  # of a thread, until processes have started
 _IDLE_SECONDS = 60.0
 
-# channels, orient, max_pixels, lenient, leaves_plain
-_Options: TypeAlias = tuple[int, bool, int, bool, bool]
-
 _log = logging.getLogger("engine")
 
 
@@ -57,13 +54,24 @@ class Reading(NamedTuple):
     copies: bool  # pixels outlive the batch, and must not hold the memory of all its pictures
 
 
+class _Options(NamedTuple):
+    """How to decode, in the order of a Job."""
+
+    channels: int
+    orient: bool
+    max_pixels: int
+    lenient: bool
+    leaves_plain: bool
+
+
 class BatchDecoder:
     """Processes that any number of threads share; they start when a stream has become long.
 
-    After a minute without pictures they end.
+    After a minute without pictures they end. With `pinning` pixels lie in pinned memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pinning: Pinning | None = None) -> None:
+        self._pinning = pinning
         self._lock = fork_safety.lock(outer=True)
         self._is_closed = False
         self._reset()
@@ -71,7 +79,7 @@ class BatchDecoder:
     def _reset(self) -> None:
         self._owner = os.getpid()
         self._seen = 0  # pictures
-        self._team = _Team()
+        self._team = _Team(self._pinning)
         self._finalizer = finalize(self, _end, self._team, self._owner)
 
     @contextmanager
@@ -105,7 +113,7 @@ class BatchDecoder:
         if not encoded or not self._is_worthwhile(how.processes, len(encoded)):
             return found
         most = picture_limits.PIXELS if max_pixels is None else max_pixels
-        options = channels, orient, most, lenient, leaves_plain
+        options = _Options(channels, orient, most, lenient, leaves_plain)
         pending: deque[tuple[list[int], Future[_Answer]]] = deque()
 
         def submit(numbers: list[int]) -> None:
@@ -177,8 +185,8 @@ class _Team:
     slowest process, and the others for the consumer.
     """
 
-    def __init__(self) -> None:
-        self.segments = Segments()
+    def __init__(self, pinning: Pinning | None) -> None:
+        self.segments = Segments(pinning)
         self.members = 0  # processes that have not ended
         self.ready = 0  # of these, the ones that have started
         self._lock = fork_safety.lock()
@@ -293,7 +301,10 @@ class _Team:
             with self.segments.taken() as segment:
                 alive = self.segments.alive
                 entries, used = process.ask(segment, alive, part.sources, part.options)
-                pixels = self.segments.lend(segment, used) if used else None
+                pixels = None
+                if used:
+                    is_pinned = not part.options.leaves_plain
+                    pixels = self.segments.lend(segment, used, is_pinned=is_pinned)
             answer = _Answer(entries, pixels)
             return True
         except NoSegmentError:

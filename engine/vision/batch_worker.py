@@ -24,7 +24,7 @@ from engine.vision import image
 from engine.vision.batch_channel import BatchChannel, Decoded, Job
 from engine.vision.plain_jpeg import PlainJpeg, plain_jpeg
 
-_ALIGNMENT = 64
+_ALIGNMENT = 16  # as in the memory of a card, so that adjacent pictures are one copy
 
 
 def main(*connections: str) -> None:

@@ -2,6 +2,8 @@
 
 A segment is a file in memory that both sides map. It is sparse: pages that nobody has written take
 no memory. Its pixels are arrays here, and when the last of them is gone the segment is used again.
+For a card the first part of each segment is pinned, so that this process does not copy the pixels
+either: 900 KB take it 150 us.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
+from typing import Any, Protocol, runtime_checkable
 from weakref import finalize
 
 import numpy as np
@@ -20,12 +23,25 @@ from numpy.typing import NDArray
 from engine.errors import EngineError
 
 BYTES = 1 << 30  # of addresses, for the pictures of a batch
-_KEPT_BYTES = 96 << 20  # of memory, between two uses
+_KEPT_BYTES = 96 << 20  # of memory, between two uses; no more of a segment is pinned
+_SPARE = 1.25  # times as many bytes as the pixels take are pinned, for those of the next parts
+_MOST_PINNED = 2 << 30  # bytes of all segments
 _numbers = count()
 
 
 class NoSegmentError(EngineError):
     """The system gives no memory, no addresses or no descriptor for another segment."""
+
+
+@runtime_checkable
+class Pinning(Protocol):
+    """A program that reads pinned arrays without a copy."""
+
+    def pin(self, frames: NDArray[Any]) -> None: ...
+
+    def know_pinned(self, frames: NDArray[Any]) -> None:
+        """Note that the memory of an array is pinned by another one, which outlives it."""
+        ...
 
 
 class Segment:
@@ -36,6 +52,7 @@ class Segment:
         self.room = BYTES
         self.file = os.memfd_create("engine-pixels")
         self._used = 0
+        self._pinned: NDArray[np.uint8] | None = None  # unpinned when it is collected
         self.is_lent = False
         try:
             os.ftruncate(self.file, self.room)
@@ -52,6 +69,18 @@ class Segment:
         finalize(lent, returned).atexit = False
         return lent
 
+    @property
+    def pinned_bytes(self) -> int:
+        return 0 if self._pinned is None else self._pinned.size
+
+    def pin(self, used: int, pinning: Pinning) -> None:
+        """Pin at least `used` bytes, if it may be so many; nothing may be lent."""
+        if self.pinned_bytes < used <= _KEPT_BYTES:
+            self._pinned = None
+            whole = np.frombuffer(self._map, np.uint8, min(int(used * _SPARE), _KEPT_BYTES))
+            pinning.pin(whole)
+            self._pinned = whole
+
     def trim(self) -> None:
         """Free memory beyond what is worth keeping; nothing may be lent."""
         if self._used > _KEPT_BYTES < self.room:
@@ -61,6 +90,7 @@ class Segment:
 
     def drop(self) -> None:
         """Free the memory; nothing may be lent. Mappings of other processes become empty."""
+        self._pinned = None
         file, self.file = self.file, -1
         if file >= 0:
             os.ftruncate(file, 0)
@@ -73,7 +103,9 @@ class Segments:
     A new one is made if pixels that are still in use occupy all others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pinning: Pinning | None = None) -> None:
+        self._pinning = pinning
+        self._pinned_bytes = 0
         self._free: list[Segment] = []  # no lock: a finalizer may run at any bytecode
         self._alive: set[int] = set()
         self._users = 0
@@ -125,9 +157,25 @@ class Segments:
             self._free.append(segment)
         self._drop_unused()
 
-    def lend(self, segment: Segment, used: int) -> NDArray[np.uint8]:
-        """Return its pixels, and take the segment back when they are gone."""
-        return segment.lend(used, partial(self._give_back, segment))
+    def lend(self, segment: Segment, used: int, *, is_pinned: bool) -> NDArray[np.uint8]:
+        """Return its pixels, pinned if possible, and take the segment back when they are gone."""
+        pinning = self._pinning if is_pinned else None
+        if pinning is not None:
+            self._pin(segment, used, pinning)
+        lent = segment.lend(used, partial(self._give_back, segment))
+        if pinning is not None and used <= segment.pinned_bytes:
+            pinning.know_pinned(lent)
+        return lent
+
+    def _pin(self, segment: Segment, used: int, pinning: Pinning) -> None:
+        before = segment.pinned_bytes
+        if self._pinned_bytes - before + int(used * _SPARE) > _MOST_PINNED:
+            return
+        try:
+            segment.pin(used, pinning)
+        except EngineError:  # the system allows no more, or the program is closed
+            self._pinning = None
+        self._pinned_bytes += segment.pinned_bytes - before
 
     def _drop_unused(self) -> None:
         while self._users <= 0:
@@ -139,4 +187,5 @@ class Segments:
 
     def _drop(self, segment: Segment) -> None:
         self._alive.discard(segment.number)
+        self._pinned_bytes -= segment.pinned_bytes
         segment.drop()

@@ -117,7 +117,10 @@ class MultiProgram(Submission):
     def pin(self, frames: Array) -> None:
         """Pin for all cards; closing the first card unpins."""
         self._programs[0].pin(frames)
-        for program in self._programs[1:]:
+        self.know_pinned(frames)
+
+    def know_pinned(self, frames: Array) -> None:
+        for program in self._programs:
             program.know_pinned(frames)
 
     def reset(self) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 import engine
 from engine.backends.base import Device
+from engine.backends.cuda.runtime.picture_staging import Copier
 from engine.errors import ImageError
 from engine.inputs import Batch
+from engine.vision import batch_decoder
+from engine.vision.batch_decoder import BatchDecoder
 from tests.backends.cuda.host_device import HostDevice
+from tests.vision.test_batch_decoder import started
 
 Array = NDArray[Any]
 
@@ -198,3 +205,27 @@ def test_pictures_of_one_run_with_choices_of_their_own(detectors: Pair) -> None:
         batch = Batch.joined([detector.prepare(each) for each in pictures(3)])
         answers.append(detector.run(batch, chosen))
     assert_same(*answers)
+
+
+@pytest.mark.skipif(not batch_decoder.IS_POSSIBLE, reason="needs files in memory")
+def test_pixels_that_processes_decoded_are_not_copied(
+    detectors: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_the_card, _ = detectors
+    for number, each in enumerate(pictures(12)):
+        Image.fromarray(each).save(tmp_path / f"{number:02}.jpg", quality=95)
+    expected = list(on_the_card.stream(str(tmp_path), threshold=0.05))
+    assert sum(map(len, expected))
+    program: Any = on_the_card._program
+    on_the_card._runs._batch_decoder = decoder = started(BatchDecoder(program), 2)
+    copied: list[int] = []
+    monkeypatch.setattr(Copier, "copy", lambda self, arrays, *_: copied.append(len(arrays)))
+    for _ in range(2):
+        found = list(on_the_card.stream(str(tmp_path), threshold=0.05, workers=4))
+        assert_same(found, expected)
+    assert not copied
+    del found
+    gc.collect()
+    assert not decoder._team.segments.alive
+    assert not decoder._team.segments._pinned_bytes
+    on_the_card._runs.close()

@@ -232,6 +232,16 @@ def test_neighbours_travel_together() -> None:
     assert with_room == [(0, begin, size), (64, begin + size, size)]
 
 
+def test_a_few_bytes_between_neighbours_of_one_array_travel_with_them() -> None:
+    owner = np.zeros(300, np.uint8)
+    begin = owner.ctypes.data
+    given = [owner[:50].reshape(5, 10, 1), owner[64:114].reshape(5, 10, 1), owner[130:150]]
+    found = pinned_memory.parts(given, [0, 64, 128])
+    assert found == [(0, begin, 114), (128, begin + 130, 20)]
+    other = np.zeros(50, np.uint8)
+    assert len(pinned_memory.parts([other, given[1]], [0, 64])) == 2
+
+
 def test_what_may_only_be_read_travels_too() -> None:
     made = np.zeros((3, 4, 4, 3), np.uint8)
     made.flags.writeable = False

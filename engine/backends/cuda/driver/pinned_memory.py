@@ -16,6 +16,8 @@ from weakref import finalize
 from engine.arrays import Array
 from engine.backends.cuda.driver.driver_api import DriverApi
 
+_MOST_GAP = 15  # bytes, where pictures are aligned
+
 Part = tuple[int, int, int]  # offset in the target, address in host memory, bytes
 
 
@@ -48,7 +50,7 @@ class PinnedMemory:
             self._mapped.add(id(array))
 
     def remember(self, array: Array, forgotten: Callable[[], None] = lambda: None) -> None:
-        """Note that an array is pinned, here by default by another device."""
+        """Note that an array is pinned, here by default by another device or array."""
         if id(array) in self._known:
             return
         self._known.add(id(array))
@@ -106,16 +108,23 @@ def _unpin(pointer: int, driver_api: DriverApi) -> None:
 
 
 def parts(pictures: Sequence[Array], starts: Sequence[int]) -> list[Part]:
-    """Return the copies to make; adjacent pictures with adjacent targets are one copy."""
+    """Return the copies to make; adjacent pictures with adjacent targets are one copy.
+
+    Between pictures of one array there may be a few bytes.
+    """
     found: list[Part] = []
     first = origin = size = 0  # of the current copy
+    owner: object = None
     for each, start in zip(pictures, starts, strict=True):
         pointer = begin_of(each)
-        if not start - first == pointer - origin == size:
+        gap = start - first - size
+        most = _MOST_GAP if each.base is owner is not None else 0
+        if not (start - first == pointer - origin and 0 <= gap <= most):
             if size:
                 found.append((first, origin, size))
-            first, origin, size = start, pointer, 0
-        size += each.nbytes
+            first, origin, size, gap = start, pointer, 0, 0
+        size += gap + each.nbytes
+        owner = each.base
     return [*found, (first, origin, size)]
 
 

@@ -171,7 +171,7 @@ class CudaProgram(Submission):
         self._context.run(partial(self._context.pinned_memory.pin, frames))
 
     def know_pinned(self, frames: Array) -> None:
-        """Note that another device has page-locked the array."""
+        """Note that another device, or a larger array, has page-locked the array's memory."""
         self._context.pinned_memory.remember(frames)
 
     def forward_on_card(self, images: int, outputs: int, *, rows: int) -> None:

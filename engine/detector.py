@@ -341,6 +341,7 @@ class Detector:
         recursive: bool = False,
         stride: int = 1,
         max_frames: int | None = None,
+        at_once: int = 1,
     ) -> Generator[Result, None, None]: ...
 
     @overload
@@ -363,6 +364,7 @@ class Detector:
         recursive: bool = False,
         stride: int = 1,
         max_frames: int | None = None,
+        at_once: int = 1,
     ) -> Generator[Result | ImageError, None, None]: ...
 
     @naming_unknown
@@ -385,14 +387,16 @@ class Detector:
         recursive: bool = False,
         stride: int = 1,
         max_frames: int | None = None,
+        at_once: int = 1,
     ) -> Generator[Any, None, None]:
         """Yield results in order for any number of pictures.
 
         `sources` are pictures in any form, and names of folders (`recursive` looks into those
         inside), patterns, .txt lists, videos, cameras and URLs, or a single such name. Of a video
-        every `stride`-th frame is read, and at most `max_frames`. Without `expand` each source is
-        one picture, and a name is that of its file: for names that strangers choose. The other
-        arguments are those of a call.
+        every `stride`-th frame is read, and at most `max_frames`. Videos next to each other in a
+        list are read `at_once`, so many of them: their frames take turns, which keeps the decoders
+        of a GPU busy. Without `expand` each source is one picture, and a name is that of its file:
+        for names that strangers choose. The other arguments are those of a call.
         One thread iterates over `sources` and `workers` threads prepare its pictures, each at most
         one batch ahead. On a GPU these threads also submit the runs, and there are three more of
         them, with several GPUs one more for each. On Linux, with several `workers` and at least
@@ -428,7 +432,7 @@ class Detector:
                 own()
 
         if expand:
-            selection = FrameSelection(stride, max_frames, card=self.card_decoder)
+            selection = FrameSelection(stride, max_frames, card=self.card_decoder, at_once=at_once)
             pictures = pictures_of(
                 sources,
                 selection,

@@ -121,7 +121,7 @@ def load(
     for name, path in (("cfg", cfg), ("weights", weights), ("data", data), ("scales", scales)):
         check_kind(name, path, (str, PathLike, NoneType), "a file's name")
     device = device_name(device)
-    if _is_for_gpu(decode, untrusted=untrusted) and device == "auto":
+    if is_for_gpu(decode, untrusted=untrusted) and device == "auto":
         device = "cuda:0"  # whose errors say what is missing
     threshold = _alias("threshold", threshold, 0.25, "conf", conf)
     nms = _alias("nms", nms, 0.45, "iou", iou)
@@ -206,7 +206,7 @@ def _passes(of_device: Callable[[], Sequence[str]], passes: bool, precision: str
     return FUSING
 
 
-def _is_for_gpu(decode: object, *, untrusted: bool) -> bool:
+def is_for_gpu(decode: object, *, untrusted: bool) -> bool:
     """Tell whether a GPU is to decode pictures, after a check of what the caller wants."""
     if decode not in DECODE:
         hint = suggest(decode, DECODE) if isinstance(decode, str) else ""

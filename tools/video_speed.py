@@ -90,6 +90,9 @@ def _rows(cfg: Path, weights: Path, name: str, arguments: Any) -> Iterator[dict[
             "to boxes, at once": lambda: _at_once(
                 lambda: _count(detector.stream(name, threshold=threshold))
             ),
+            "to boxes, one list": lambda: _count(
+                detector.stream([name] * _AT_ONCE, threshold=threshold, at_once=_AT_ONCE)
+            ),
         }
         if _has_nvvc():
             ways["NVDEC alone, by PyNvVideoCodec"] = lambda: _by_nvvc(name)
@@ -111,6 +114,7 @@ def _rows(cfg: Path, weights: Path, name: str, arguments: Any) -> Iterator[dict[
             **found,
             "to boxes / alone": round(found["to boxes"] / alone, 3),
             "at once / one": round(found["to boxes, at once"] / found["to boxes"], 2),
+            "one list / one": round(found["to boxes, one list"] / found["to boxes"], 2),
         }
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from itertools import cycle
 from pathlib import Path
@@ -18,17 +19,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from engine.backends.frame_picture import FramePicture
 from engine.benchmark.stages import TimeBudget, Timing
 from engine.benchmark.workload import Workload
 from engine.darknet.names import default_names
 from engine.inputs import Intake
 from engine.picture_runs import PictureRuns
 from engine.settings import Settings
+from engine.sources.card_decoder import CardDecoder
 from engine.vision import image
 from engine.vision.boxes import Kind, Suppression
+from engine.vision.image import Picture
+from engine.vision.plain_jpeg import plain_jpeg
 
 if TYPE_CHECKING:
-    from engine.arrays import Array
     from engine.backends.base import TimedProgram
 
 STAGES = ("read", "decode", "copy", "scale", "forward", "suppress")
@@ -37,6 +41,7 @@ _PREPARING = frozenset({"read", "decode", "scale"})  # what the workers of a str
 _MIN_REPEATS = 5
 _MOST_FRAMES = 100  # of a video, to time its decoding
 _MIN_BATCHES = 3
+_CARD_CHANNELS = 3  # of pictures that a card decodes
 _START_SECONDS = 1.0  # after which the processes of a stream decode
 
 
@@ -54,6 +59,7 @@ class SourceTimes:
     milliseconds: Mapping[str, float]
     at_once: Mapping[str, int]
     pictures_per_second: float  # of the stream
+    is_on_card: bool = False  # whether the card decodes
 
     @property
     def bound(self) -> str:
@@ -97,20 +103,32 @@ def measure(
             )
 
             def times(
-                source: str, pictures: Iterable[Any], before: Mapping[str, float], **more: int
+                source: str,
+                pictures: Iterable[Any],
+                before: Mapping[str, float],
+                *,
+                is_on_card: bool = False,
+                **more: int,
             ) -> SourceTimes:
                 rate = _stream_rate(runs, settings, pictures, workers, budget)
                 common = _common(timings, scales=not program.scales_pictures)
-                return SourceTimes(
-                    source, batch, workers, {**before, **common}, {**lanes, **more}, rate
-                )
+                if is_on_card:
+                    del common["copy"]
+                    more = {"decode": 1}
+                taken, at_once = {**before, **common}, {**lanes, **more}
+                return SourceTimes(source, batch, workers, taken, at_once, rate, is_on_card)
+
+            card = None if workload.decoders is None else CardDecoder(workload.decoders[1])
 
             arrays = [pixels.copy() for _ in range(max(batch, 8))]  # not all in one cache
             yield times("arrays", cycle(arrays), {})
-            yield times("files", cycle([str(file)]), _file_times(file, workload, budget))
+            files = cycle([str(file)])
+            taken, is_on_card = _file_times(file, workload, budget, batch)
+            yield times("files", files, taken, is_on_card=is_on_card)
             if video is not None:
-                frames = _frames(video, workload.graph.net.channels)
-                yield times("video", frames, _video_times(video), decode=1)
+                frames = _frames(video, card)
+                taken, is_on_card = _video_times(video, card)
+                yield times("video", frames, taken, is_on_card=is_on_card, decode=1)
     finally:
         program.close()
 
@@ -122,6 +140,8 @@ def advice(times: SourceTimes, *, processors: int, precision: str, is_gpu: bool)
             return "put the files on a faster disk, or into a .tar, which is read in one go"
         case "decode" if times.source == "video":
             return "run several videos at once, or a smaller video"
+        case "decode" if times.is_on_card:
+            return "smaller pictures, since the engine of the GPU decodes all that it can"
         case "decode" if times.at_once["decode"] < processors:
             return f"--workers {processors}, the number of processors, decodes more at once"
         case "decode":
@@ -165,6 +185,7 @@ def _runs(workload: Workload, program: TimedProgram, batch: int) -> tuple[Pictur
         *(graph, program, intake, Suppression(settings.nms, cast(Kind, kind), beta), settings),
         labels=default_names(graph.classes),
         is_untrusted=False,
+        jpeg_decoder=None if workload.decoders is None else workload.decoders[0],
     )
     return runs, settings
 
@@ -179,13 +200,20 @@ def _common(timings: Sequence[Timing], *, scales: bool) -> dict[str, float]:
     return found
 
 
-def _file_times(file: Path, workload: Workload, budget: TimeBudget) -> dict[str, float]:
+def _file_times(
+    file: Path, workload: Workload, budget: TimeBudget, batch: int
+) -> tuple[dict[str, float], bool]:
+    """Return the milliseconds of reading and decoding, and whether the card decodes."""
     content = file.read_bytes()
     channels = workload.graph.net.channels
-    return {
-        "read": _timed(file.read_bytes, budget),
-        "decode": _timed(lambda: image.read(content, channels=channels), budget),
-    }
+    decoder = None if workload.decoders is None else workload.decoders[0]
+    jpeg = plain_jpeg(content) if channels == _CARD_CHANNELS else None
+    decode: Callable[[], object] = partial(image.read, content, channels=channels)
+    count, is_on_card = 1, False
+    if decoder is not None and jpeg is not None and decoder.decode([jpeg])[0] is not None:
+        decode, count, is_on_card = partial(decoder.decode, [jpeg] * batch), batch, True
+    taken = {"read": _timed(file.read_bytes, budget), "decode": _timed(decode, budget) / count}
+    return taken, is_on_card
 
 
 def _timed(call: Callable[[], object], budget: TimeBudget) -> float:
@@ -199,28 +227,28 @@ def _timed(call: Callable[[], object], budget: TimeBudget) -> float:
     return median(taken)
 
 
-def _video_times(name: str) -> dict[str, float]:
-    """Return the milliseconds of decoding and converting a frame."""
+def _video_times(name: str, card: CardDecoder | None) -> tuple[dict[str, float], bool]:
+    """Return the milliseconds of decoding and converting a frame, and whether the card does it."""
     from engine.sources import video
 
-    count = 0
+    count = on_card = 0
     start = time.perf_counter()
-    with closing(cast("Any", video.frames(name))) as frames:
+    with closing(cast("Any", video.frames(name, card=card))) as frames:
         for each in frames:
-            each.pixels()
+            on_card += isinstance(each.picture(name), FramePicture)
             count += 1
             if count == _MOST_FRAMES:
                 break
-    return {"decode": (time.perf_counter() - start) * 1e3 / max(count, 1)}
+    return {"decode": (time.perf_counter() - start) * 1e3 / max(count, 1)}, on_card > count / 2
 
 
-def _frames(name: str, channels: int) -> Iterator[Array]:
+def _frames(name: str, card: CardDecoder | None) -> Iterator[Picture]:
     """Yield the frames of a video without end."""
     from engine.sources import video
 
     while True:
-        for each in video.frames(name):
-            yield image.read(each.pixels(), channels=channels).pixels
+        for each in video.frames(name, card=card):
+            yield each.picture(name)
 
 
 def _stream_rate(

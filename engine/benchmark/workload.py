@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import Device, TimedProgram
+from engine.backends.base import Device, JpegDecoder, TimedProgram, VideoDevice
 from engine.darknet.graph import Graph
 from engine.errors import InputError
 from engine.passes import optimise
@@ -30,6 +30,7 @@ class Workload:
     is_trained: bool = True
     picture: Array | None = None  # uint8 (height, width, channels)
     ranges: LayerRanges | None = None  # of int8
+    decoders: tuple[JpegDecoder | None, VideoDevice] | None = None  # of the device
 
     @property
     def ready_plan(self) -> Plan:

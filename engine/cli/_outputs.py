@@ -276,7 +276,12 @@ def _folder_sinks(
 
     if getattr(arguments, "output", None):
         pictures = (arguments.output, reserved, feed.found)
-        yield Annotated(*pictures, existing=existing, show_tiles=arguments.show_tiles)
+        yield Annotated(
+            *pictures,
+            existing=existing,
+            show_tiles=arguments.show_tiles,
+            at_once=arguments.at_once,
+        )
     if getattr(arguments, "save_txt", None):
         with_score = arguments.save_conf
         labels = (arguments.save_txt, reserved, feed.found)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.cli._output_names import OutputNames
     from engine.sources.card_decoder import CardDecoder
     from engine.sources.item import Item
-    from engine.sources.media import Media
+    from engine.sources.media import Media, MediaKind
     from engine.sources.reader import FrameSelection
 
 WHAT = (
@@ -42,6 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stride", type=int, default=1, metavar="N", help="every N-th frame of a video (1)"
     )
     reading.add_argument("--max-frames", type=int, metavar="N", help="at most N frames of a video")
+    reading.add_argument(
+        "--at-once",
+        type=int,
+        default=1,
+        metavar="N",
+        help="videos that are read at the same time; their frames take turns (1)",
+    )
     reading.add_argument(
         "--reconnect",
         type=int,
@@ -117,14 +124,17 @@ class Feed:
         return replace(self, selection=replace(self.selection, card=card))
 
     def items(self) -> Iterator[Item]:
-        """Yield the pictures of one source after another; adjacent live ones are read together."""
-        from engine.sources.reader import read_items, read_live
+        """Yield the pictures of one source after another; adjacent live ones are read together.
 
-        for are_together, sources in groupby(self.sources, self._is_together):
-            if are_together:
+        So are several videos, if the user wants it.
+        """
+        from engine.sources.reader import read_items, read_together
+
+        for kind, sources in groupby(self.sources, self._kind_together):
+            if kind is not None:
                 together = list(sources)
                 media = [each.media for each in together]
-                for number, item in read_live(media, self.selection, stopped=self.stopped):
+                for number, item in read_together(media, self.selection, stopped=self.stopped):
                     yield replace(item, output=together[number].output)
                 continue
             for each, output in sources:
@@ -140,9 +150,14 @@ class Feed:
                         name = self.naming.name_of_member(name, item) if self.naming else name
                     yield replace(item, output=name)
 
-    def _is_together(self, source: NamedMedia) -> bool:
-        """Tell whether a source is read together with the next ones; stdin may have no next one."""
-        return bool(self.found) and source.media.is_live and not self.is_untrusted
+    def _kind_together(self, source: NamedMedia) -> MediaKind | None:
+        """Return the kind of a source that is read together with the next ones of that kind.
+
+        Stdin may have no next one.
+        """
+        kind = source.media.kind
+        is_one = bool(self.found) and self.selection.reads_together(kind)
+        return kind if is_one and not self.is_untrusted else None
 
     def stop(self) -> None:
         """Stop waiting for cameras and streams."""
@@ -166,7 +181,9 @@ def feed(
 
     if names.count(STDIN) > 1:
         raise InputError("-: standard input can be read only once")
-    selection = FrameSelection(arguments.stride, arguments.max_frames, arguments.reconnect)
+    selection = FrameSelection(
+        arguments.stride, arguments.max_frames, arguments.reconnect, at_once=arguments.at_once
+    )
     untrusted = arguments.untrusted
     if STDIN in names:
         from_stdin = expand(names, recursive=arguments.recursive, lines=lines())

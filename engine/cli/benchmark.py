@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.arguments import parse_integer
-from engine.cli import _model, _network, _output_files
+from engine.cli import _model, _network, _output_files, _sources
 from engine.cli._stderr import print_stderr
 from engine.cli._table import align
 from engine.errors import InputError
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     running.add_argument("--image", metavar="FILE", help="a picture (noise of 768 x 576)")
     running.add_argument("--video", metavar="FILE", help="a video, to be streamed, too")
+    _sources.add_decode(running)
     running.add_argument(
         "--workers",
         type=_workers,
@@ -91,9 +92,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _measure(arguments: argparse.Namespace) -> int:
-    from engine.backends import open_chosen
+    from engine.backends import open_chosen, open_decoders
     from engine.benchmark import algorithms
+    from engine.loading import is_for_gpu
 
+    decodes = is_for_gpu(arguments.decode, untrusted=False)
     device = open_chosen(arguments.device, arguments.threads)
     try:
         if arguments.algorithms:
@@ -111,6 +114,7 @@ def _measure(arguments: argparse.Namespace) -> int:
             is_trained=is_trained,
             picture=_picture(arguments.image, graph.net.channels),
             ranges=_network.ranges(arguments, graph, plan, is_trained=is_trained),
+            decoders=open_decoders(device) if decodes else None,
         )
         budget = TimeBudget(arguments.warm_up, arguments.seconds)
         report = _Report(workload, is_quiet=arguments.json == "-")

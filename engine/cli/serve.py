@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from engine import extras
-from engine.cli import INTERRUPTED, _model, _network, _tracking
+from engine.cli import INTERRUPTED, _model, _network, _sources, _tracking
 from engine.errors import InputError
 from engine.files.regular import read_bytes
 
@@ -68,6 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="a camera's number, a stream or a video to run all the time; may be repeated",
+    )
+    live.add_argument(
+        "--decode",
+        default="auto",
+        metavar="auto|cpu|gpu",
+        help="where sources are decoded; gpu: by its engine, see docs/gpu.md (auto: cpu)",
     )
     _tracking.add_settings(live, numbers="[SOURCE:]")
     for kind, what in (("json", "results"), ("mjpeg", "frames")):
@@ -162,6 +168,8 @@ def run(arguments: argparse.Namespace) -> int:
     is_followed = _tracking.has_any(arguments)
     if is_followed and not arguments.source:
         raise InputError("--track, --line and --zone: only with --source")
+    if arguments.decode == "gpu" and not arguments.source:
+        raise InputError("--decode gpu: only with --source. Processes decode what clients send")
     plans = _tracking.plans(arguments, len(arguments.source)) if is_followed else ()
     live = LiveOptions(arguments.source, plans)
     _return_large_blocks()
@@ -175,7 +183,7 @@ def run(arguments: argparse.Namespace) -> int:
         closing(_decoders(arguments)) as decoders,  # before there is a GPU or a thread
     ):
         chosen = {name: getattr(arguments, name) for name in ("threshold", "nms", "top_k", "read")}
-        chosen |= _model.tiling(arguments)
+        chosen |= _model.tiling(arguments) | _sources.decoding(arguments)
         with _model.load(arguments, **chosen) as detector:
             address = server.address_of(bound)
 

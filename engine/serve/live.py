@@ -258,6 +258,7 @@ class LiveSource:
             "stopped": self._stopped,
             "title": self.title,
             "on_lost": self._lose,
+            "card": self._service.detector.card_decoder,
         }
         if media_of(self._name).kind is MediaKind.VIDEO:
             frames = video.played_frames(self._name, **options)
@@ -281,7 +282,7 @@ class LiveSource:
         encoders = self._encoders
         size = decoded.frame.width, decoded.frame.height
         with self._service.reserve_frame(*size, draws=bool(encoders)):
-            picture = Picture(decoded.pixels(), self.title)
+            picture = decoded.picture(self.title)
             result = self._run(picture)
             if self._plan:
                 result = self._follow(self._plan, result, decoded)

@@ -15,7 +15,7 @@ from engine.errors import ImageError
 from engine.sources.expand import expand
 from engine.sources.item import Item
 from engine.sources.media import MediaKind, is_camera, is_url, media_of
-from engine.sources.reader import FrameSelection, read_items, read_live
+from engine.sources.reader import FrameSelection, read_items, read_together
 from engine.vision.image import Source
 
 _LIST = ".txt"
@@ -66,8 +66,8 @@ def pictures_of(
 ) -> Iterator[Source | ImageError]:
     """Yield the pictures that `sources` stand for; what is no name is passed on unchanged.
 
-    Untrusted videos are errors. Adjacent cameras and streams of a list take turns. `stopped` ends
-    their reading.
+    Untrusted videos are errors. Adjacent cameras and streams of a list take turns, and so do videos
+    of which several are read at once. `stopped` ends their reading.
     """
     items = items_of(
         *(sources, selection), recursive=recursive, is_untrusted=is_untrusted, stopped=stopped
@@ -87,10 +87,14 @@ def items_of(
     selection = selection or FrameSelection()
     # others than lists may wait before the next source
     may_group = isinstance(sources, (list, tuple)) and not is_untrusted
-    for are_live, group in groupby(sources, lambda each: may_group and _is_live(each)):
-        if are_live:
+
+    def kind_of(source: Any) -> MediaKind | None:
+        return _kind_together(source, selection) if may_group else None
+
+    for kind, group in groupby(sources, kind_of):
+        if kind is not None:
             media = [media_of(str(name_of(each))) for each in group]
-            for _, item in read_live(media, selection, stopped=stopped):
+            for _, item in read_together(media, selection, stopped=stopped):
                 yield item
             continue
         for source in group:
@@ -102,6 +106,10 @@ def items_of(
                 yield from read_items(found, selection, is_untrusted=is_untrusted, stopped=stopped)
 
 
-def _is_live(source: object) -> bool:
+def _kind_together(source: object, selection: FrameSelection) -> MediaKind | None:
+    """Return the kind of a source that is read together with others of that kind."""
     name = name_of(source)
-    return name is not None and is_endless(name)
+    if name is None or is_file(name):
+        return None
+    kind = media_of(name).kind
+    return kind if selection.reads_together(kind) else None

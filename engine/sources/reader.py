@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
 from threading import Event
 
+from engine.concurrency.pipeline import pipelined
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
 from engine.files.regular import open_regular
@@ -19,6 +21,8 @@ from engine.sources.newest import NewestOfEach
 from engine.sources.remote_picture import RemotePicture
 from engine.sources.video import DecodedFrame
 
+_AHEAD = 4  # frames of each of several videos
+
 
 @dataclass(frozen=True)
 class FrameSelection:
@@ -28,13 +32,19 @@ class FrameSelection:
     max_frames: int | None = None
     reconnect: int | None = None  # how often a lost stream is opened again; see live_frames()
     card: CardDecoder | None = None  # decodes what it can, in place of the CPU
+    at_once: int = 1  # videos of a list, whose frames take turns
 
     def __post_init__(self) -> None:
-        for name, value in (("stride", self.stride), ("max_frames", self.max_frames)):
+        for name in ("stride", "max_frames", "at_once"):
+            value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name}: expected 1 or more, got {value}")
         if self.reconnect is not None and self.reconnect < 0:
             raise InputError(f"reconnect: expected 0 or more, got {self.reconnect}")
+
+    def reads_together(self, kind: MediaKind) -> bool:
+        """Tell whether adjacent sources of a kind are read at once."""
+        return kind is MediaKind.LIVE or (kind is MediaKind.VIDEO and self.at_once > 1)
 
     def of(self, decoded: Iterator[DecodedFrame]) -> Generator[DecodedFrame]:
         return (each for each in decoded if each.number % self.stride == 0)
@@ -97,6 +107,44 @@ def _read_frames(media: Media, selection: FrameSelection) -> Iterator[Item]:
                 yield _item_of(media, each)
     except ImageError as error:
         yield Item(media.name, error, is_picture=False)
+
+
+def read_together(
+    media: Sequence[Media], selection: FrameSelection, *, stopped: Event | None = None
+) -> Iterator[tuple[int, Item]]:
+    """Yield (number of the source, its next frame) of several videos, or of live sources."""
+    if media[0].is_live:
+        return read_live(media, selection, stopped=stopped)
+    return read_in_turn(media, selection)
+
+
+def read_in_turn(media: Sequence[Media], selection: FrameSelection) -> Iterator[tuple[int, Item]]:
+    """Yield (number of the video, its next frame); `selection.at_once` of them take turns.
+
+    Each is decoded on a thread of its own, a few frames ahead. When one ends, the next begins.
+    """
+    waiting = enumerate(media)
+    turns: deque[tuple[int, Generator[Item]]] = deque()
+    with ExitStack() as stack:
+
+        def begin(count: int) -> None:
+            for number, each in islice(waiting, count):
+                frames = pipelined(_read_frames(each, selection), _unchanged, workers=_AHEAD)
+                turns.append((number, stack.enter_context(closing(frames))))
+
+        begin(selection.at_once)
+        while turns:
+            number, frames = turns.popleft()
+            item = next(frames, None)
+            if item is None:
+                begin(1)
+            else:
+                turns.append((number, frames))
+                yield number, item
+
+
+def _unchanged(item: Item) -> Item:
+    return item
 
 
 def read_live(

@@ -221,6 +221,7 @@ def played_frames(
     stopped: Event,
     title: str,
     on_lost: Callable[[ImageError], None],
+    card: CardDecoder | None = None,
 ) -> Iterator[DecodedFrame]:
     """Yield the frames of a video at its own speed, over and over until `stopped` is set.
 
@@ -233,7 +234,7 @@ def played_frames(
     while not stopped.is_set():
         began = time.monotonic()
         try:
-            for decoded in frames(name):
+            for decoded in frames(name, card=card):
                 early = began + decoded.seconds - time.monotonic()
                 stopped.wait(min(max(0.0, early), _LONGEST_FRAME))
                 if stopped.is_set():

@@ -7,8 +7,8 @@ from engine.benchmark.sources import SourceTimes, advice
 LANES = {"read": 4, "decode": 4, "scale": 4, "copy": 1, "forward": 1, "suppress": 1}
 
 
-def times(source="files", *, batch=8, **milliseconds):
-    return SourceTimes(source, batch, 4, milliseconds, LANES, 100.0)
+def times(source="files", *, batch=8, is_on_card=False, **milliseconds):
+    return SourceTimes(source, batch, 4, milliseconds, LANES, 100.0, is_on_card)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,7 @@ def test_what_workers_do_counts_together_and_is_shared(milliseconds, bound):
     [
         (times(decode=9.0, forward=0.1), {"processors": 16}, "--workers 16"),
         (times(decode=9.0, forward=0.1), {"processors": 4}, "more processors"),
+        (times(decode=9.0, is_on_card=True), {"processors": 16}, "smaller pictures"),
         (times("video", decode=9.0, forward=0.1), {"processors": 16}, "several videos"),
         (times("arrays", copy=9.0, forward=0.1), {"is_gpu": True}, "Detector.pin()"),
         (times(forward=9.0), {"is_gpu": True}, "--precision float16 or a smaller --size"),

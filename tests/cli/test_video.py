@@ -66,6 +66,22 @@ def test_an_annotated_video_plays_as_long_as_its_source(detect, tree):
     assert {size for _, size in frames} == {(64, 48)}
 
 
+def test_videos_read_at_once_are_written_like_those_read_one_by_one(detect, tree):
+    write_video(tree / "short.mp4", count=3)
+    (tree / "broken.mp4").write_bytes(b"no video")
+    names = ["short.mp4", "broken.mp4", "clip.mp4", "odd.mkv", "a.jpg"]
+    assert detect(*names, "-o", "one", "--jsonl", "one.jsonl").status == 1
+    done = detect(*names, "-o", "two", "--jsonl", "two.jsonl", "--at-once", "2")
+    assert done.status == 1
+    assert [*map(frames_of, (tree / "two").glob("*.m*"))] == [
+        *map(frames_of, (tree / "one").glob("*.m*"))
+    ]
+    lines = [(tree / f"{each}.jsonl").read_text().splitlines() for each in ("one", "two")]
+    paths = [[json.loads(each)["path"] for each in of] for of in lines]
+    assert paths[1] != paths[0]
+    assert sorted(paths[1]) == sorted(paths[0])
+
+
 def test_single_video_is_written_to_a_named_file(detect, tree):
     assert detect("clip.mp4", "-o", "found.webm", "--max-frames", "2").status == 0
     assert len(frames_of(tree / "found.webm")) == 2

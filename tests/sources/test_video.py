@@ -13,7 +13,8 @@ import pytest
 from engine.errors import ImageError, InputError
 from engine.sources import video
 from engine.sources.media import Media, MediaKind
-from engine.sources.reader import FrameSelection, read_items
+from engine.sources.pictures import pictures_of
+from engine.sources.reader import FrameSelection, read_in_turn, read_items
 from tests import needs
 from tests.pictures import write_video
 
@@ -49,6 +50,28 @@ def test_frames_follow_order_stride_and_limit(clip, pace, numbers):
     assert [item.frame.seconds for item in found] == pytest.approx([n / 10 for n in numbers])
     assert found[-1].name == f"{clip}#{numbers[-1]}"
     assert found[0].source.pixels.shape == (48, 64, 3)
+
+
+def test_videos_that_are_read_at_once_take_turns(clip, tmp_path):
+    short = str(write_video(tmp_path / "short.mp4", count=2))
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"no video")
+    names = [clip, short, str(broken), clip]
+
+    def read(at_once):
+        media = [Media(each, MediaKind.VIDEO) for each in names]
+        found = read_in_turn(media, FrameSelection(at_once=at_once))
+        return [(number, item.frame and item.frame.number) for number, item in found]
+
+    first, second, error = [(0, n) for n in range(6)], [(1, 0), (1, 1)], (2, None)
+    last = [(3, n) for n in range(6)]
+    assert read(1) == [*first, *second, error, *last]
+    mixed = read(2)
+    assert mixed[:5] == [first[0], second[0], first[1], second[1], first[2]]
+    assert sorted(mixed, key=lambda each: each[0]) == read(1)
+    assert read(9)[:4] == [first[0], second[0], error, last[0]]
+    pictures = pictures_of([clip, short], FrameSelection(at_once=2))
+    assert [each.path for each in pictures] == [clip, short] * 2 + [clip] * 4
 
 
 def test_a_live_source_gives_its_newest_frames_and_ends(clip, monkeypatch):

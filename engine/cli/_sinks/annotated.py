@@ -60,12 +60,17 @@ class Annotated(Sink):
         *,
         existing: Existing,
         show_tiles: bool = False,
+        at_once: int = 1,
     ) -> None:
-        """Create the sink; `known` holds the pictures and videos known in advance."""
+        """Create the sink; `known` holds the pictures and videos known in advance.
+
+        The frames of `at_once` videos take turns.
+        """
         self._existing = existing
         self._show_tiles = show_tiles
         self._file: Path | None = None
-        self._videos: dict[str, VideoWriter] = {}  # by the names of outputs
+        self._at_once = at_once
+        self._videos: dict[str, VideoWriter] = {}  # by the names of outputs, the latest one last
         self._live = {output for media, output in known if media.is_live}  # read at once
         self._sources: set[str] = set()  # that were written to the single file
         self._reserved = reserved
@@ -98,7 +103,8 @@ class Annotated(Sink):
             file.part.write_bytes(content)
 
     def fail(self, item: Item, error: ImageError) -> None:
-        self._finish_videos()
+        if item.is_picture:
+            self._finish_videos()
         if item.output in self._videos:
             self._videos.pop(item.output).finish()
 
@@ -120,15 +126,17 @@ class Annotated(Sink):
         from engine.sources.video_writer import VideoWriter
 
         assert item.frame
-        if item.output not in self._videos:
-            self._finish_videos()
-            file = self._new_file(item, _video_for(item))
-            self._videos[item.output] = VideoWriter(file, item)
-        return self._videos[item.output]
+        video = self._videos.pop(item.output, None)
+        if video is None:
+            self._finish_videos(but=self._at_once - 1)
+            video = VideoWriter(self._new_file(item, _video_for(item)), item)
+        self._videos[item.output] = video
+        return video
 
-    def _finish_videos(self) -> None:
-        """Complete the videos before this picture; only live ones go on next to it."""
-        for output in [each for each in self._videos if each not in self._live]:
+    def _finish_videos(self, *, but: int = 0) -> None:
+        """Complete the videos before this picture, except live ones and the `but` latest."""
+        over = [each for each in self._videos if each not in self._live]
+        for output in over[: max(0, len(over) - but)]:
             self._videos.pop(output).finish()
 
     def _new_file(self, item: Item, name: str) -> NewFile:

@@ -20,6 +20,7 @@ from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.driver import nvjpeg
 from engine.backends.cuda.runtime import card_videos, jpeg_decoder
 from engine.backends.cuda.runtime.card_videos import CardVideos
+from engine.benchmark import sources
 from engine.errors import DeviceError, ImageError
 from engine.sources import card_decoder, video
 from engine.sources.card_decoder import CardDecoder
@@ -451,6 +452,35 @@ def test_a_command_decodes_there(
     items = list(feed.decoded_by(detectors[0].card_decoder).items())
     assert all(isinstance(each.source, frame_picture.FramePicture) for each in items)
     assert [each.frame.number for each in items if each.frame] == list(range(FRAMES))
+
+
+def test_videos_at_once_share_batches(
+    detectors: Pair, clip: str, nvdec: HostNvdec, tmp_path: Path
+) -> None:
+    on_card, on_cpu = detectors
+    names = [clip, write_noise(tmp_path / "other.mp4", (50, 66))]
+    found = list(on_card.stream(names, at_once=2))
+    assert [each.path for each in found] == names * FRAMES
+    assert_same(found[::2] + found[1::2], list(on_cpu.stream(names)))
+    assert nvdec.frames == 2 * FRAMES
+
+
+def test_the_card_decodes_for_a_server(detectors: Pair, clip: str, nvdec: HostNvdec) -> None:
+    needs.package("uvicorn")
+    from engine.serve.live import LiveOptions
+    from tests.serve.running import serving, until
+
+    with serving(detectors[0], live=LiveOptions([clip])) as server:
+        until(lambda: server.get("/sources").found["sources"][0]["frames"] > 1, 30)
+    assert nvdec.frames > 1
+
+
+def test_a_benchmark_tells_where_it_decodes(host: HostDevice, clip: str, nvdec: HostNvdec) -> None:
+    taken, is_on_card = sources._video_times(clip, CardDecoder(host.open_videos()))
+    assert is_on_card
+    assert nvdec.frames == FRAMES
+    assert taken["decode"] > 0
+    assert not sources._video_times(clip, None)[1]
 
 
 # ---------------------------------------------------------------- a real card

@@ -214,15 +214,16 @@ def test_the_size_of_a_picture_is_limited(folder, command):
     assert "dog.png: size: expected at most 100 pixels, got" in done.err
 
 
-VIDEO = "--stride 2 --max-frames 2 --reconnect 1"
+VIDEO = "--stride 2 --max-frames 2 --at-once 2 --reconnect 1"
 
 
 @pytest.mark.parametrize("command", ["detect", "classify"])
 def test_frames_of_a_video(folder, command):
     needs.package("av")
     write_video(folder / "street.mp4")
-    text = f"{command} {NETS[command]} street.mp4 {VIDEO}"
-    assert [each["frame"] for each in document(folder, text)["images"]] == [0, 2]
+    write_video(folder / "road.mp4")
+    text = f"{command} {NETS[command]} street.mp4 road.mp4 {VIDEO}"
+    assert [each["frame"] for each in document(folder, text)["images"]] == [0, 0, 2, 2]
 
 
 OVERWRITE = "--overwrite"
@@ -425,7 +426,7 @@ BENCHMARK = {
     "--precision int8 --scales int8.txt": lambda told: told["precision"] == "int8",
     "--batch 1,2": lambda told: {each["batch"] for each in told["stages"]} == {1, 2},
     "--image dog.png": lambda told: told["stages"][0]["median"] > 0,
-    "--video street.mp4": lambda told: told["sources"][-1]["source"] == "video",
+    "--video street.mp4 --decode cpu": lambda told: told["sources"][-1]["source"] == "video",
     "--workers 3": lambda told: {each["workers"] for each in told["sources"]} == {3},
     "--no-passes": lambda told: told["passes"] == [],
     "--warm-up 0.2": lambda told: told["stages"][0]["runs"] >= 10,
@@ -459,6 +460,11 @@ def test_a_benchmark_of_a_named_model_and_its_plot(folder):
         assert plot.format == "PNG"
     assert "exists already" in run(folder, text, status=2).err
     run(folder, f"{text} {OVERWRITE}")
+
+
+def test_decoders_need_a_gpu(folder):
+    text = f"benchmark my.cfg my.weights --device cpu {BRIEFLY} --decode gpu"
+    assert "expected one NVIDIA GPU" in run(folder, text, status=2).err
 
 
 def test_algorithms_need_a_gpu(folder):

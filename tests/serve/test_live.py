@@ -263,6 +263,7 @@ def test_lines_may_belong_to_one_source():
     ("words", "reason"),
     [
         ("--line 0,0.5,1,0.5", "--track, --line and --zone: only with --source"),
+        ("--decode gpu", "--decode gpu: only with --source"),
         ("--source 0 --anchor bottom", "--anchor: only with --track"),
         ("--source 0 --line 1,2,3", "--line 1,2,3: expected pairs of X,Y, got 3 numbers"),
     ],

@@ -263,7 +263,10 @@ def test_lines_may_belong_to_one_source():
     ("words", "reason"),
     [
         ("--line 0,0.5,1,0.5", "--track, --line and --zone: only with --source"),
-        ("--decode gpu", "--decode gpu: only with --source"),
+        (
+            "--decode gpu",
+            "--decode gpu: only with --source. Processes decode what clients send",
+        ),
         ("--source 0 --anchor bottom", "--anchor: only with --track"),
         ("--source 0 --line 1,2,3", "--line 1,2,3: expected pairs of X,Y, got 3 numbers"),
     ],

@@ -1,9 +1,11 @@
 """Run `python -m engine` in a child process, as a user does, or here, where that shows the same."""
 
 import io
+import logging
 import os
 import subprocess
 import sys
+import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +38,18 @@ def engine(*arguments, cwd=None, stdin="", timeout=60, **environment):
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def engine_here(*arguments, cwd, **environment):
+def engine_here(*arguments, cwd=".", **environment):
     """Run a command in this process; starting one takes longer than what most commands do."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(out),
+        redirect_stderr(err),
+        warnings.catch_warnings(),
+    ):
+        warnings.resetwarnings()  # they are errors of tests
         patch.chdir(cwd)
+        patch.setattr(logging.getLogger(), "handlers", [])  # pytest's: warnings go to stderr
         for name, value in environment.items():
             patch.setenv(name, value)
         status = cli.main([*map(str, arguments)])

@@ -6,7 +6,7 @@ import tarfile
 import pytest
 
 from tests import needs
-from tests.cli.child import engine
+from tests.cli.child import engine, engine_here
 from tests.pictures import write_picture, write_video
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,8 @@ def folder(tmp_path):
 def detect(tiny_detector, folder):
     def run(*arguments, **more):
         names = ["--names", tiny_detector.names, "--threshold", "0.01"]
-        return engine("detect", *tiny_detector.options, *names, *arguments, cwd=folder, **more)
+        by = engine if more else engine_here  # a child process reads from a real stdin
+        return by("detect", *tiny_detector.options, *names, *arguments, cwd=folder, **more)
 
     return run
 

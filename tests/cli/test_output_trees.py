@@ -6,7 +6,7 @@ import tarfile
 import pytest
 from PIL import Image
 
-from tests.cli.child import engine
+from tests.cli.child import engine, engine_here
 from tests.pictures import write_picture
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,8 @@ def tree(tmp_path):
 def detect(tiny_detector, tree):
     def run(*arguments, **more):
         names = ["--names", tiny_detector.names, "--threshold", "0.01"]
-        return engine("detect", *tiny_detector.options, *names, *arguments, cwd=tree, **more)
+        by = engine if more else engine_here  # a child process reads from a real stdin
+        return by("detect", *tiny_detector.options, *names, *arguments, cwd=tree, **more)
 
     return run
 

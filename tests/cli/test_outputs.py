@@ -21,7 +21,7 @@ from engine.cli._sinks.json_documents import Document
 from engine.errors import InputError
 from engine.sources.media import media_of
 from tests import needs
-from tests.cli.child import ENVIRONMENT, engine, names_in
+from tests.cli.child import ENVIRONMENT, engine, engine_here, names_in
 from tests.pictures import write_picture
 
 pytestmark = pytest.mark.slow
@@ -37,9 +37,10 @@ def tree(tmp_path):
 
 @pytest.fixture
 def detect(tiny_detector, tree):
-    def run(*arguments, **more):
+    def run(*arguments, by=engine_here, **more):
         names = ["--names", tiny_detector.names]
-        return engine("detect", *tiny_detector.options, *names, *arguments, cwd=tree, **more)
+        by = engine if more else by  # a child process reads from a real stdin
+        return by("detect", *tiny_detector.options, *names, *arguments, cwd=tree, **more)
 
     return run
 
@@ -128,7 +129,7 @@ def test_dash_writes_only_that_output_to_stdout(detect, option):
 
 def test_classify_writes_csv_and_jsonl(tiny_classifier, tree):
     options = [*tiny_classifier.options, "--names", tiny_classifier.names, "--top-k", "2"]
-    done = engine("classify", *options, "one", "--csv", "-", "--jsonl", "c.jsonl", cwd=tree)
+    done = engine_here("classify", *options, "one", "--csv", "-", "--jsonl", "c.jsonl", cwd=tree)
     rows = list(csv.DictReader(io.StringIO(done.out)))
     assert [row["rank"] for row in rows] == ["1", "2"]
     (line,) = (tree / "c.jsonl").read_text().splitlines()
@@ -328,7 +329,7 @@ def test_inputs_are_never_replaced(tiny_detector, tree, kind, option):
     before = snapshot(tree)
     names = ["--data", "of.data"] if kind in ("data", "its names") else ["--names", "my.names"]
     target = {"data": "of.data", "its names": "my.names", "list": "list.txt"}
-    done = engine(
+    done = engine_here(
         *("detect", "my.cfg", "my.weights", "list.txt", *names, "--device", "cpu"),
         *(option, target.get(kind, f"my.{kind}"), "--overwrite"),
         cwd=tree,
@@ -343,7 +344,7 @@ def test_default_model_is_not_replaced(tree):
     box = bundled.default_model()
     before = [path.read_bytes() for path in box]
     for path in box:
-        done = engine("detect", "one", "--json", path, "--overwrite", cwd=tree)
+        done = engine_here("detect", "one", "--json", path, "--overwrite", cwd=tree)
         assert (done.status, "would replace" in done.err) == (2, True)
     assert [path.read_bytes() for path in box] == before
 
@@ -457,7 +458,7 @@ def test_unwritable_folder_is_refused(detect, tree):
 
 
 def test_device_files_are_written_in_place(detect):
-    done = detect("one", "--json", "/dev/stdout", "--quiet")
+    done = detect("one", "--json", "/dev/stdout", "--quiet", by=engine)
     assert done.status == 0
     json.loads(done.out)
 

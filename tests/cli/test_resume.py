@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from engine.cli._output_record import FILE as RECORD
-from tests.cli.child import ENVIRONMENT, engine
+from tests.cli.child import ENVIRONMENT, engine_here
 from tests.pictures import write_picture
 
 pytestmark = pytest.mark.slow
@@ -34,7 +34,7 @@ def command(tiny_detector):
 
 @pytest.fixture
 def detect(command, folder):
-    return lambda *more, **options: engine(*command, *more, cwd=folder, **options)
+    return lambda *more: engine_here(*command, *more, cwd=folder)
 
 
 ALL = [
@@ -256,10 +256,10 @@ def test_classify_resumes(tiny_classifier, folder):
     names = ["--names", tiny_classifier.names]
     options = ["--recursive", "--csv", "a.csv", "--jsonl", "a.jsonl", "--quiet"]
     words = ["classify", *tiny_classifier.options, *names, "pics", *options]
-    assert engine(*words, cwd=folder).status == 0
+    assert engine_here(*words, cwd=folder).status == 0
     expected = contents(folder)
     for name in ("a.csv", "a.jsonl"):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(whole[: len(whole) // 2])
-    assert engine(*words, "--resume", cwd=folder).status == 0
+    assert engine_here(*words, "--resume", cwd=folder).status == 0
     assert contents(folder) == expected

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from tests import needs
-from tests.cli.child import ENVIRONMENT, engine, names_in
+from tests.cli.child import ENVIRONMENT, engine, engine_here, names_in
 from tests.pictures import write_picture
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,8 @@ def tree(tmp_path):
 @pytest.fixture
 def detect(tiny_detector, tree):
     def run(*arguments, **more):
-        return engine("detect", *tiny_detector.options, *arguments, cwd=tree, **more)
+        by = engine if more else engine_here  # a child process reads from a real stdin
+        return by("detect", *tiny_detector.options, *arguments, cwd=tree, **more)
 
     return run
 
@@ -183,7 +184,9 @@ def test_misuse_is_one_line_and_status_2(detect, tree, arguments, message):
 
 
 def test_classify_reads_the_same_sources(tiny_classifier, tree):
-    done = engine("classify", *tiny_classifier.options, "deep", "*.png", "--top-k", "2", cwd=tree)
+    done = engine_here(
+        "classify", *tiny_classifier.options, "deep", "*.png", "--top-k", "2", cwd=tree
+    )
     assert done.status == 0
     assert names_in(done.out) == ["deep/c.jpg", "deep/d.jpg", "b.png"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine import extras
 from tests import needs
-from tests.cli.child import ROOT, engine, names_in
+from tests.cli.child import ROOT, engine, engine_here, names_in
 from tests.pictures import write_picture, write_video
 
 av = needs.package("av")
@@ -27,7 +27,8 @@ def tree(tmp_path):
 @pytest.fixture
 def detect(tiny_detector, tree):
     def run(*arguments, **more):
-        return engine("detect", *tiny_detector.options, *arguments, cwd=tree, **more)
+        by = engine if more else engine_here  # a child process reads from a real stdin
+        return by("detect", *tiny_detector.options, *arguments, cwd=tree, **more)
 
     return run
 

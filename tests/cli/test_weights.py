@@ -1,4 +1,4 @@
-"""python -m engine weights, in a child process."""
+"""python -m engine weights."""
 
 import hashlib
 import struct
@@ -8,7 +8,7 @@ import pytest
 
 from engine import cli
 from engine.darknet import cfg, graph, weights
-from tests.cli.child import engine
+from tests.cli.child import engine, engine_here
 
 
 def rows_of(out):
@@ -43,25 +43,25 @@ def test_info_reports_a_file_for_another_network(tiny_detector, tiny_classifier,
 
 @pytest.mark.slow
 def test_verify_reads_every_number(tiny_detector, tmp_path):
-    done = engine("weights", "verify", tiny_detector.cfg, tiny_detector.weights)
+    done = engine_here("weights", "verify", tiny_detector.cfg, tiny_detector.weights)
     assert done.status == 0
     assert done.out.endswith(" numbers, all finite\n")
     damaged = tmp_path / "damaged.weights"
     content = bytearray(tiny_detector.weights.read_bytes())
     content[-4:] = struct.pack("<f", float("nan"))
     damaged.write_bytes(content)
-    done = engine("weights", "verify", "--cfg", tiny_detector.cfg, "--weights", damaged)
+    done = engine_here("weights", "verify", "--cfg", tiny_detector.cfg, "--weights", damaged)
     assert done.status == 3
     assert "layer 2 [convolutional] weight: 1 of 128 numbers are infinite" in done.err
     damaged.write_bytes(content[:-8])
-    done = engine("weights", "verify", tiny_detector.cfg, damaged)
+    done = engine_here("weights", "verify", tiny_detector.cfg, damaged)
     assert done.status == 3
     assert "Is it for another .cfg?" in done.err
 
 
 def test_cut_writes_the_first_layers_as_darknet_does(tiny_detector, tmp_path):
     out = tmp_path / "net.conv.2.weights"
-    done = engine("weights", "cut", tiny_detector.cfg, tiny_detector.weights, 2, "-o", out)
+    done = engine_here("weights", "cut", tiny_detector.cfg, tiny_detector.weights, 2, "-o", out)
     assert (done.status, done.err) == (0, "")
     assert "up to layer 1 [maxpool]" in done.out
     first = (8 * 4 + 8 * 27) * 4  # bias, scale, mean, variance, filters
@@ -70,7 +70,7 @@ def test_cut_writes_the_first_layers_as_darknet_does(tiny_detector, tmp_path):
 
 def test_fuse_writes_a_network_of_the_same_outputs(tiny_detector, tmp_path):
     out = tmp_path / "fused.weights"
-    done = engine("weights", "fuse", tiny_detector.cfg, tiny_detector.weights, "-o", out)
+    done = engine_here("weights", "fuse", tiny_detector.cfg, tiny_detector.weights, "-o", out)
     assert (done.status, done.err) == (0, "")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["fused.cfg", "fused.weights"]
     assert "batch_normalize" not in (tmp_path / "fused.cfg").read_text()

@@ -298,7 +298,7 @@ class _Team:
         """Answer a part; return whether the process can decode another one."""
         answer = _Answer()
         try:
-            with self.segments.taken() as segment:
+            with self.segments.taken(process.known) as segment:
                 alive = self.segments.alive
                 entries, used = process.ask(segment, alive, part.sources, part.options)
                 pixels = None
@@ -328,7 +328,7 @@ class _Process:
 
     def __init__(self, connection: socket.socket) -> None:
         self._channel = BatchChannel(connection)
-        self._known: set[int] = set()  # segments that it has mapped
+        self.known: set[int] = set()  # segments that it has mapped
         self.is_ready = False
 
     def wait_until_ready(self, seconds: float) -> None:
@@ -354,12 +354,12 @@ class _Process:
             named.append(SourceOf(name, None if content is None else len(content)))
             if content is not None:
                 contents.append(content)
-        dropped = tuple(self._known - alive)
-        self._known &= alive
-        file = None if segment.number in self._known else segment.file
+        dropped = tuple(self.known - alive)
+        self.known &= alive
+        file = None if segment.number in self.known else segment.file
         job = Job(str(Path.cwd()), named, *options, segment.room, dropped)
         self._channel.send_job(job, contents, segment.number, file)
-        self._known.add(segment.number)
+        self.known.add(segment.number)
         return self._channel.receive_answer()
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from typing import Any, Protocol, runtime_checkable
@@ -25,7 +25,10 @@ from engine.errors import EngineError
 BYTES = 1 << 30  # of addresses, for the pictures of a batch
 _KEPT_BYTES = 96 << 20  # of memory, between two uses; no more of a segment is pinned
 _SPARE = 1.25  # times as many bytes as the pixels take are pinned, for those of the next parts
-_MOST_PINNED = 2 << 30  # bytes of all segments
+_MOST_BYTES = 2 << 30  # of all segments that are pinned, or made though others are free
+_OWN = (
+    8  # segments of a process, if they fit: those of others cost it 2,000 page faults for each MB
+)
 _numbers = count()
 
 
@@ -70,12 +73,17 @@ class Segment:
         return lent
 
     @property
+    def used(self) -> int:
+        """Bytes of memory that it takes."""
+        return self._used
+
+    @property
     def pinned_bytes(self) -> int:
         return 0 if self._pinned is None else self._pinned.size
 
     def pin(self, used: int, pinning: Pinning) -> None:
         """Pin at least `used` bytes, if it may be so many; nothing may be lent."""
-        if self.pinned_bytes < used <= _KEPT_BYTES:
+        if used <= _KEPT_BYTES:
             self._pinned = None
             whole = np.frombuffer(self._map, np.uint8, min(int(used * _SPARE), _KEPT_BYTES))
             pinning.pin(whole)
@@ -105,15 +113,18 @@ class Segments:
 
     def __init__(self, pinning: Pinning | None = None) -> None:
         self._pinning = pinning
-        self._pinned_bytes = 0
         self._free: list[Segment] = []  # no lock: a finalizer may run at any bytecode
-        self._alive: set[int] = set()
+        self._alive: dict[int, Segment] = {}
         self._users = 0
 
     @property
     def alive(self) -> frozenset[int]:
         """The numbers of all segments whose memory has not been freed."""
         return frozenset(self._alive.copy())
+
+    @property
+    def pinned_bytes(self) -> int:
+        return sum(each.pinned_bytes for each in self._alive.copy().values())
 
     def hold(self) -> None:
         """Keep free segments until release() is called as often."""
@@ -124,12 +135,13 @@ class Segments:
         self._drop_unused()
 
     @contextmanager
-    def taken(self) -> Iterator[Segment]:
+    def taken(self, known: Collection[int] = ()) -> Iterator[Segment]:
         """Yield a segment that nobody else uses; without a call of lend() it is free afterwards.
 
-        After an error another process may still write into it, so that its memory is freed.
+        The process that will write into it has written into the segments `known`, whose pages it
+        need not map again. After an error it may still write, so that the memory is freed.
         """
-        segment = self._take()
+        segment = self._take(known)
         try:
             yield segment
         except BaseException:
@@ -138,18 +150,31 @@ class Segments:
         if not segment.is_lent:
             self._give_back(segment)
 
-    def _take(self) -> Segment:
-        try:
-            segment = self._free.pop()  # the last one used: its memory is still in the CPU caches
-        except IndexError:
-            try:
-                segment = Segment()
-            except OSError as error:
-                raise NoSegmentError(f"decode: memory: {error.strerror or error}") from error
-            self._alive.add(segment.number)
+    def _take(self, known: Collection[int]) -> Segment:
+        segment = self._free_one(known)
+        if segment is not None:
+            segment.trim()
             return segment
-        segment.trim()
+        try:
+            segment = Segment()
+        except OSError as error:
+            raise NoSegmentError(f"decode: memory: {error.strerror or error}") from error
+        self._alive[segment.number] = segment
         return segment
+
+    def _free_one(self, known: Collection[int]) -> Segment | None:
+        for each in reversed(self._free.copy()):  # the last one used is still in the CPU caches
+            if each.number in known:
+                with suppress(ValueError):  # another thread was faster
+                    self._free.remove(each)
+                    return each
+        if known and len(known) < _OWN:
+            used = [each.used for each in self._alive.copy().values()]
+            if sum(used) + max(used, default=0) < _MOST_BYTES:
+                return None
+        with suppress(IndexError):
+            return self._free.pop()
+        return None
 
     def _give_back(self, segment: Segment) -> None:
         segment.is_lent = False
@@ -168,14 +193,13 @@ class Segments:
         return lent
 
     def _pin(self, segment: Segment, used: int, pinning: Pinning) -> None:
-        before = segment.pinned_bytes
-        if self._pinned_bytes - before + int(used * _SPARE) > _MOST_PINNED:
+        if segment.pinned_bytes >= used:
             return
-        try:
-            segment.pin(used, pinning)
-        except EngineError:  # the system allows no more, or the program is closed
-            self._pinning = None
-        self._pinned_bytes += segment.pinned_bytes - before
+        if self.pinned_bytes - segment.pinned_bytes + int(used * _SPARE) <= _MOST_BYTES:
+            try:
+                segment.pin(used, pinning)
+            except EngineError:  # the system allows no more, or the program is closed
+                self._pinning = None
 
     def _drop_unused(self) -> None:
         while self._users <= 0:
@@ -186,6 +210,5 @@ class Segments:
             self._drop(segment)
 
     def _drop(self, segment: Segment) -> None:
-        self._alive.discard(segment.number)
-        self._pinned_bytes -= segment.pinned_bytes
+        self._alive.pop(segment.number, None)
         segment.drop()

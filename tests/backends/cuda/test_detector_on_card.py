@@ -227,5 +227,5 @@ def test_pixels_that_processes_decoded_are_not_copied(
     del found
     gc.collect()
     assert not decoder._team.segments.alive
-    assert not decoder._team.segments._pinned_bytes
+    assert not decoder._team.segments.pinned_bytes
     on_the_card._runs.close()

@@ -13,6 +13,7 @@ from engine.errors import InputError
 from engine.evaluate.examples import Objects
 from engine.evaluate.ground_truth import Entry, GroundTruth
 from engine.passes import optimise
+from engine.passes.quantise import LayerRanges
 from engine.vision.boxes import Boxes
 from engine.vision.resize import Placement
 from tests import needs, small_models
@@ -173,7 +174,7 @@ def test_boxes_near_the_threshold_do_not_count(cpu, case, above, counts):
 
 def test_changed_average_precision_misses(cpu, case):
     truth = case.truth
-    found = check_precision.run(cpu, case, case.plan, "float32").for_ap[0]
+    found = check_precision.run(cpu, case, case.plan, "float32").for_ap[0][0]
     first = found.take(found.class_ids == 0).take(slice(1))
     box = check_precision.to_ltwh(first, case.placements[0].picture)
     entries = tuple(
@@ -205,6 +206,40 @@ def test_float16_is_close_to_float32(case, monkeypatch):
         (row,) = check_precision.check(device, case, ["float16"])
     assert 0 < row.error < check_precision.MAX_ERROR
     assert row.boxes > 0
+
+
+@pytest.fixture
+def wide(tmp_path, case):
+    """A case with two layers that can be int8."""
+    text = small_models.DETECTOR.replace("filters=8", "filters=12")
+    first, _, rest = text.partition("[convolutional]")
+    wider = "".join(
+        f"[convolutional]\nfilters={n}\nsize=3\npad=1\nactivation=leaky\n\n" for n in (16, 32)
+    )
+    model = small_models.write_model(
+        tmp_path, f"{first}{wider}[convolutional]{rest}", ["a", "b", "c"]
+    )
+    network = graph.build(cfg.read(model.cfg))
+    plan = lower(network, weights.load(model.weights, network))
+    return replace(case, network=network, plan=plan)
+
+
+def test_int8_is_calibrated_and_judged_by_its_mean_loss_of_ap(cpu, wide):
+    (row,) = check_precision.check(cpu, wide, ["int8"], draws=3)
+    assert 0 < row.error < 0.1
+    assert len(row.draws) == 3
+    assert row.passes
+    assert "AP50 mean loss" in str(row)
+    pair = (0.5, 0.6, 0.4), (0.506, 0.6, 0.4)
+    assert not replace(row, draws=(pair,)).passes
+    assert replace(row, draws=(pair, (pair[0], pair[0]))).passes
+
+
+def test_int8_takes_the_scales_next_to_the_weights(cpu, wide):
+    silent = LayerRanges(dict.fromkeys(range(len(wide.plan.layers)), 0.0))
+    assert not check_precision.int8_plan(cpu, replace(wide, ranges=silent)).scales
+    assert check_precision.int8_plan(cpu, wide).scales
+    assert not list(check_precision.check(cpu, replace(wide, ranges=silent), ["int8"]))
 
 
 @pytest.mark.slow

@@ -73,3 +73,8 @@ def test_leak_of_ten_bytes_per_picture_is_noticed(wear, bytes_kept, is_good):
     ]
     wear.add_slopes("images", readings, "picture")
     assert row(wear, "host memory, growth per hour").is_good == is_good
+
+
+def test_the_bundled_network_runs_in_the_precision_that_is_asked_for(tmp_path):
+    with soak_cpu.SoakCpu(tmp_path, precision="int8").load_small() as detector:
+        assert detector._program.plan.scales

@@ -83,7 +83,7 @@ for step in "${steps[@]}"; do
   case $step in
     cases)
       run cases "$python" tools/run_op_cases_cuda.py \
-        --algorithms --precisions float32,float16,tf32
+        --algorithms --precisions float32,float16,tf32,int8
       ;;
     tests) tests ;;
     sanitizers) run sanitizers tools/sanitize_cuda.sh ;;

@@ -1,6 +1,7 @@
 """Run every op test case once on a device, under compute-sanitizer.
 
-    python tools/run_op_cases_cuda.py [--algorithms] [--precisions float32,float16,tf32] [--every N]
+    python tools/run_op_cases_cuda.py [--algorithms] [--every N]
+        [--precisions float32,float16,tf32,int8]
     python tools/run_op_cases_cuda.py --fault TOOL
 
 Results are not checked, since the tests do that. `--algorithms` runs each convolution with every
@@ -15,6 +16,8 @@ import ctypes
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +26,39 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.backends.base import Placed
+from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.driver import compiler
+from engine.backends.cuda.driver import compiler, tiles
 from engine.backends.cuda.driver.launch import Module
+from engine.calibrate.collect import ranges_of_noise
+from engine.darknet import cfg, graph, random_weights
+from engine.darknet.lower import lower
+from engine.passes import FUSING, optimise
+from engine.passes.quantise import quantise
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape, Window
 from engine.vision.resize import Placement
 from tests.backends.cases import all_cases, missing_pass
+from tests.backends.cuda import test_int8_kernels, test_int8_on_card, test_int8_ops
 from tests.backends.cuda.test_chains import FIRST, REST, SECOND, plan_of, squeeze
+from tests.backends.cuda.test_mma_kernels import convolution
 from tests.backends.head_cases import HEADS, values_for
 from tests.backends.layouts import INSIDE_ALIGNED, laid_out
 
+ROOT = Path(__file__).resolve().parent.parent
 SEQUENCES = 2
+INTEGERS = [
+    op
+    for table in (test_int8_kernels.WHOLE, test_int8_kernels.SWAPPED, test_int8_kernels.GEMMS)
+    for op in table.values()
+]
+INTEGERS += [
+    convolution(src, filters, (size, size), padding=(size // 2,) * 4, has_residual=True)
+    for _, src, filters, size in test_int8_kernels.PATCHES
+]
+ROWS, FEW = 9, 2  # of integers, and multiprocessors: with these, small maps meet every algorithm
 
 # The body of a faulty kernel that runs with 64 threads on 64 uninitialized floats.
 FAULTS = {
@@ -137,6 +159,56 @@ def pictures(device: CudaDevice, precision: str) -> Iterator[str]:
         yield kind
 
 
+def integers(device: CudaDevice, *, all_algorithms: bool, every: int) -> Iterator[str]:
+    """Run 8-bit convolutions and other ops, and networks of them."""
+    facts = {"capability": device.card.capability, "multiprocessors": FEW}
+    runs = []
+    for op, writes in [(op, writes) for op in INTEGERS for writes in ("int8", "float16")][::every]:
+        problem = test_int8_kernels.Problem(op, ROWS, writes)
+        target = problem.target(**facts)
+        able = [each for each in conv.candidates(target, op) if not each.unfused]
+        families = {conv.ALGORITHMS[each.algorithm].family: each for each in able}
+        choices = able if all_algorithms else families.values()
+        runs += [(problem, target, choice) for choice in choices]
+    wanted = {conv.get(choice).tile(target, problem.op) for problem, target, choice in runs}
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda tile: tiles.image(tile, device.card.capability), wanted - {None}))
+    for problem, target, choice in runs:
+        job = partial(test_int8_on_card.run, device, target, problem, choice)
+        device._context.run(job)
+        yield f"{problem.op} {problem.writes} {choice}"
+    for name, op in test_int8_ops.OPS.items():
+        plan = test_int8_ops.plan_of(op)
+        images = np.ones((SEQUENCES, *plan.source.shape.sides), np.float32)
+        run(
+            *(device, plan, lambda program, images=images: program.forward(images)),
+            precision="int8",
+        )
+        yield name
+    for name, side in (("yolov3-tiny", 96), ("yolov4-tiny", 96), ("resnet50", 64)):
+        network = graph.build(cfg.read(ROOT / f"cfg/{name}.cfg"), size=(side, side))
+        written = lower(network, random_weights.arrays(network))
+        plan = quantise(optimise(written, FUSING), ranges_of_noise(written))
+        images = np.full((SEQUENCES, *plan.source.shape.sides), 0.5, np.float32)
+        run(
+            *(device, plan, lambda program, images=images: program.forward(images)),
+            precision="int8",
+        )
+        yield name
+
+
+def parts_of(device: CudaDevice, precision: str, **options: Any) -> tuple[Iterator[str], ...]:
+    if precision == "int8":
+        return (integers(device, **options),)
+    return (
+        op_cases(device, precision, **options),
+        products(device, precision),
+        chains(device, precision),
+        heads(device, precision),
+        pictures(device, precision),
+    )
+
+
 def faulty_kernel(name: str) -> str:
     """Return the source of a kernel with this fault."""
     return f'extern "C" __global__ void fault(float* values) {{ {FAULTS[name]} }}'
@@ -162,7 +234,7 @@ def run_faulty_kernel(device: CudaDevice, name: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--algorithms", action="store_true")
-    parser.add_argument("--precisions", default="float32,float16")
+    parser.add_argument("--precisions", default="float32,float16,int8")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--fault", choices=FAULTS)
     arguments = parser.parse_args()
@@ -174,15 +246,8 @@ def main() -> int:
         return 0
     count = 0
     for precision in arguments.precisions.split(","):
-        for part in (
-            op_cases(
-                *(device, precision), all_algorithms=arguments.algorithms, every=arguments.every
-            ),
-            products(device, precision),
-            chains(device, precision),
-            heads(device, precision),
-            pictures(device, precision),
-        ):
+        options = {"all_algorithms": arguments.algorithms, "every": arguments.every}
+        for part in parts_of(device, precision, **options):
             count += sum(1 for _ in part)
     device.close()
     print(f"{count} cases in {time.perf_counter() - start:.1f} s")

@@ -43,8 +43,9 @@ TAGGED = 48  # pictures
 class SoakTest(Figures, ABC):
     """The parts that every device has; subclasses add their own."""
 
-    def __init__(self, folder: Path, *, quick: bool = False) -> None:
+    def __init__(self, folder: Path, *, quick: bool = False, precision: str = "float32") -> None:
         super().__init__()
+        self.precision = precision
         self.folder = folder
         self.quick = quick
 
@@ -206,10 +207,11 @@ def main(kind: type[SoakTest], parts: Sequence[str], doc: str) -> int:
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
     parser.add_argument("--quick", action="store_true", help="a fifth of everything")
+    parser.add_argument("--precision", default="float32", help="of images, loads and threads")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        test = kind(Path(folder), quick=arguments.quick)
+        test = kind(Path(folder), quick=arguments.quick, precision=arguments.precision)
         for name in _chosen(arguments.parts, parts):
             begin = time.perf_counter()
             getattr(test, name)()

@@ -25,7 +25,8 @@ THRESHOLD = 0.0005  # leaves some boxes, although the pictures contain no codes
 
 class SoakCpu(SoakTest):
     def load_small(self, **options: Any) -> engine.Detector:
-        return engine.load(device="cpu", size=SIDE, threshold=THRESHOLD, **options)
+        known = {"size": SIDE, "threshold": THRESHOLD, "precision": self.precision}
+        return engine.load(device="cpu", **known, **options)
 
     def memory_in_use(self) -> dict[str, int]:
         return {"host": memory_of_process()}

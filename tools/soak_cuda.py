@@ -1,6 +1,6 @@
 """Soak test and latency figures of a CUDA device.
 
-    python tools/soak_cuda.py [PART ...] [--json rows.json] [--quick]
+    python tools/soak_cuda.py [PART ...] [--json rows.json] [--quick] [--precision int8]
 
     images    100,000 pictures of many sizes: growth of device and host memory
     loads     1,000 loads and closes: growth of device and host memory
@@ -47,7 +47,7 @@ from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.vision.resize import Placement
-from tools import random_model
+from tools import random_model, soak_cpu
 from tools.soak_base import Array, SoakTest, main, memory_of_process, pictures, timed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,13 +61,16 @@ STREAMED = 200  # batches, so that filling and draining the pipeline does not ma
 
 
 class SoakCuda(SoakTest):
-    def __init__(self, folder: Path, *, quick: bool = False) -> None:
-        super().__init__(folder, quick=quick)
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder, **options)
         self._thresholds: dict[object, float] = {}
         self._observer: CudaDevice | None = None
 
     def load_small(self, **options: Any) -> engine.Detector:
-        return self.load(SMALL, **options)
+        if self.precision == "int8":  # the bundled network, which has scales
+            known = {"precision": "int8", "threshold": soak_cpu.THRESHOLD}
+            return engine.load(device="cuda:0", **known, **options)  # type: ignore[arg-type]
+        return self.load(SMALL, precision=self.precision, **options)
 
     def memory_in_use(self) -> dict[str, int]:
         """Return the memory of the card, from its driver, and of this process."""

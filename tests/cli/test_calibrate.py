@@ -4,7 +4,10 @@ from PIL import Image
 
 import engine
 from engine import cli
+from engine.backends import open_device
+from engine.darknet import cfg, graph, weights
 from tests import needs
+from tests.devices import open_or_skip
 from tests.pictures import write_picture
 from tests.small_models import write_model
 
@@ -60,8 +63,39 @@ def pictures(tmp_path):
     return tmp_path / "set/images"
 
 
-def calibrate(model, *words):
-    return cli.main(["calibrate", *map(str, (model.cfg, model.weights, *words)), "--device", "cpu"])
+@pytest.fixture(params=["cpu", pytest.param("cuda:0", marks=pytest.mark.cuda)])
+def device(request):
+    if request.param != "cpu":
+        open_or_skip(lambda: open_device(request.param)).close()
+    return request.param
+
+
+def calibrate(model, *words, device="cpu"):
+    files = map(str, (model.cfg, model.weights, *words))
+    return cli.main(["calibrate", *files, "--device", device])
+
+
+def change_weights(model, change):
+    """Rewrite the weights after `change` of the arrays of every layer."""
+    network = graph.build(cfg.read(model.cfg))
+    arrays = [dict(each) for each in weights.load(model.weights, network)]
+    arrays = [
+        {name: change(number, name, np.array(values)) for name, values in each.items()}
+        for number, each in enumerate(arrays)
+    ]
+    weights.save(model.weights, network, arrays, overwrite=True)
+
+
+def error_of_int8(model, scales, device):
+    """Return the error of outputs in int8, relative to float32 on the CPU."""
+    files = model.cfg, model.weights
+    with (
+        engine.load(*files, device=device, precision="int8", scales=scales) as small,
+        engine.load(*files, device="cpu") as whole,
+    ):
+        x = np.random.default_rng(0).random((1, 3, 32, 32), np.float32)
+        (found,), (expected,) = small.forward(x), whole.forward(x)
+        return np.linalg.norm(found - expected) / np.linalg.norm(expected)
 
 
 def test_it_writes_scales_with_which_int8_runs(model, pictures, tmp_path, capsys):
@@ -75,16 +109,14 @@ def test_it_writes_scales_with_which_int8_runs(model, pictures, tmp_path, capsys
         ["3", "convolutional"],
     ]
     assert [line.split()[0] for line in out.splitlines()[-3:]] == ["precision", "float32", "int8"]
+    assert 0 < error_of_int8(model, path, "cpu") < 0.07
     picture = pictures / "0.png"
     files = model.cfg, model.weights, model.names
     with (
         engine.load(*files, device="cpu", precision="int8", scales=path) as small,
         engine.load(*files, device="cpu") as whole,
     ):
-        x = np.random.default_rng(0).random((1, 3, 32, 32), np.float32)
-        (found,), (expected,) = small.forward(x), whole.forward(x)
-        assert 0 < np.linalg.norm(found - expected) < 0.07 * np.linalg.norm(expected)
-        assert len(small.layer_outputs(x)) == 5
+        assert len(small.layer_outputs(np.zeros((1, 3, 32, 32), np.float32))) == 5
         assert len(small(picture)) == len(whole(picture))
 
 
@@ -115,45 +147,58 @@ def test_scales_next_to_the_weights_are_found_and_not_replaced(model, pictures, 
         beside.unlink(missing_ok=True)
 
 
-def test_one_grey_picture_is_enough(model, tmp_path, capsys):
+def test_one_grey_picture_is_enough(model, device, tmp_path, capsys):
     grey = tmp_path / "grey.png"
     Image.new("RGB", (40, 30), (128, 128, 128)).save(grey)
-    assert calibrate(model, grey, "-o", tmp_path / "grey.scales") == 0
+    path = tmp_path / "grey.scales"
+    assert calibrate(model, grey, "-o", path, device=device) == 0
     assert "1 pictures" in capsys.readouterr().out
+    assert error_of_int8(model, path, device) < 1
 
 
-def test_black_pictures_and_dead_channels(tmp_path, capsys):
+def test_black_pictures_and_dead_channels(device, tmp_path, capsys):
     """Zeros in all of a layer, and in one channel of it."""
     folder = tmp_path / "dead"
     folder.mkdir()
     model = write_model(folder, NET, ["a", "b", "c"])
-    from engine.darknet import cfg, graph, weights
 
-    network = graph.build(cfg.read(model.cfg))
-    arrays = [dict(each) for each in weights.load(model.weights, network)]
-    for layer, channels in ((0, slice(3, 4)), (2, slice(None))):
-        for name in ("weight", "scale", "bias"):
-            key = next((each for each in arrays[layer] if each.startswith(name)), None)
-            if key:
-                arrays[layer][key] = np.array(arrays[layer][key])
-                arrays[layer][key][channels] = 0
-    weights.save(model.weights, network, arrays, overwrite=True)
+    def kill(number, name, values):
+        channels = {0: slice(3, 4), 2: slice(None)}.get(number, slice(0))
+        values[channels] = 0 if name in ("weight", "scale", "bias") else values[channels]
+        return values
+
+    change_weights(model, kill)
     black = tmp_path / "black.png"
     Image.new("RGB", (40, 30)).save(black)
     path = tmp_path / "dead.scales"
-    assert calibrate(model, black, write_picture(tmp_path / "p.png"), "-o", path) == 0
-    with (
-        engine.load(model.cfg, model.weights, device="cpu", precision="int8", scales=path) as small,
-        engine.load(model.cfg, model.weights, device="cpu") as whole,
-    ):
-        x = np.random.default_rng(0).random((1, 3, 32, 32), np.float32)
-        (found,), (expected,) = small.forward(x), whole.forward(x)
-        assert np.linalg.norm(found - expected) < 0.07 * np.linalg.norm(expected)
+    assert (
+        calibrate(model, black, write_picture(tmp_path / "p.png"), "-o", path, device=device) == 0
+    )
+    assert error_of_int8(model, path, device) < 0.07
 
 
-def test_no_picture_is_an_error_in_one_line(model, tmp_path, capsys):
+def test_a_layer_with_infinite_values_stays_float(device, tmp_path, capsys):
+    folder = tmp_path / "infinite"
+    folder.mkdir()
+    model = write_model(folder, NET, ["a", "b", "c"])
+
+    def overflow(number, name, values):
+        is_scale = number == 0 and name.startswith("scale")
+        return np.full_like(values, 3e38) if is_scale else values
+
+    change_weights(model, overflow)
+    path = tmp_path / "infinite.scales"
+    assert calibrate(model, write_picture(tmp_path / "p.png"), "-o", path, device=device) == 0
+    assert "\n0 convolutional inf - -" in path.read_text()
+    x = np.random.default_rng(0).random((1, 3, 32, 32), np.float32)
+    files = model.cfg, model.weights
+    with engine.load(*files, device=device, precision="int8", scales=path) as small:
+        assert len(small.forward(x)) == 1
+
+
+def test_no_picture_is_an_error_in_one_line(model, device, tmp_path, capsys):
     (tmp_path / "bad.png").write_bytes(b"no picture")
-    assert calibrate(model, tmp_path / "bad.png", "-o", tmp_path / "a.scales") == 2
+    assert calibrate(model, tmp_path / "bad.png", "-o", tmp_path / "a.scales", device=device) == 2
     *_, last = capsys.readouterr().err.splitlines()
     assert "no picture could be read" in last
     assert calibrate(model) == 2

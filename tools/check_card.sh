@@ -93,7 +93,7 @@ for step in "${steps[@]}"; do
     forced) forced ;;
     precision)
       run precision "$python" tools/check_precision.py \
-        --shared "$shared" --json "$folder/precision.json"
+        --shared "$shared" --draws 16 --json "$folder/precision.json"
       ;;
     soak) run soak "$python" tools/soak_cuda.py --json "$folder/soak.json" ;;
     *)

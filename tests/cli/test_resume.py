@@ -133,7 +133,7 @@ def test_broken_pictures_are_tried_again(detect, folder):
     assert detect(*options).status == 1
     rows = (folder / "a.csv").read_text().splitlines()
     (failed,) = (row for row in rows if row.startswith("pics/0/003.jpg"))
-    assert failed.startswith("pics/0/003.jpg,,,,,,,,,pics/0/003.jpg: picture: cannot be decoded")
+    assert failed.startswith('pics/0/003.jpg,,,,,,,,,"pics/0/003.jpg: picture: cannot be decoded')
     assert detect(*options, "--resume").status == 1
     assert sorted((folder / "a.csv").read_text().splitlines()) == sorted(rows)
     broken.write_bytes(good)

@@ -99,6 +99,7 @@ class Annotated(Sink):
         picture = outcome.plot(show_tiles=self._show_tiles)
         file = self._new_file(item, file_names.picture_of(item, picture.size))
         content = encode(picture, file.path)
+        self._record()
         with file:
             file.part.write_bytes(content)
 
@@ -130,6 +131,7 @@ class Annotated(Sink):
         if video is None:
             self._finish_videos(but=self._at_once - 1)
             video = VideoWriter(self._new_file(item, _video_for(item)), item)
+            self._record()
         self._videos[item.output] = video
         return video
 
@@ -150,8 +152,11 @@ class Annotated(Sink):
         _output_files.ReservedPaths([source]).reserve("-o", str(self._file))
         self._sources.add(source)
         overwrite = self._existing == "replace"
-        add_file(self._file)
         return NewFile(self._file, overwrite=overwrite, hint=_output_files.HINT_WITH_RESUME)
+
+    def _record(self) -> None:
+        if self._file is not None:
+            add_file(self._file)
 
     def _check_kind(self, *, is_video: bool) -> None:
         assert self._file

@@ -115,10 +115,13 @@ def run(arguments: argparse.Namespace, *, task: str = "detector", **options: Any
         overwrite=arguments.overwrite,
     )
     progress = _Progress(run.pictures, task, is_wanted=not arguments.quiet)
-    earlier = run.finished_shards()
-    for tally in earlier.values():
+    progress.add_problems(run.problems, len(run.problems))
+    done = {
+        shard: tally for shard, tally in run.finished_shards().items() if not tally.failed_pictures
+    }
+    for tally in done.values():
         progress.add(tally)
-    left = [each for each in range(run.shards) if each not in earlier]
+    left = [each for each in range(run.shards) if each not in done]
     if left:
         # Ray reports lost workers on stdout, which must hold nothing but the counts
         with (
@@ -135,7 +138,7 @@ def run(arguments: argparse.Namespace, *, task: str = "detector", **options: Any
     if not left:
         progress.print("nothing left to do")
     progress.end(f"{run.shards} files in {arguments.out}")
-    return FAILED if progress.total.failed_pictures else 0
+    return FAILED if progress.total.failed_pictures or run.problems else 0
 
 
 def _fleet() -> ModuleType:

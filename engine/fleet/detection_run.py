@@ -31,11 +31,15 @@ _READER_THREADS = 16  # for finished shards, whose storage may have a high laten
 
 @dataclass(frozen=True)
 class DetectionRun:
-    """A folder of shards, all of them planned and some of them finished."""
+    """A folder of shards, all of them planned and some of them finished.
+
+    `problems` say why sources could not be listed; they are not planned, so a later run tries them.
+    """
 
     files: ShardFiles
     shards: int
     pictures: int
+    problems: tuple[str, ...] = ()
 
     @classmethod
     def open(
@@ -51,7 +55,7 @@ class DetectionRun:
         """Start a run in a new folder, or resume the one in it.
 
         `parameters` are the sources, the model and its options; a run is only resumed with the same
-        ones. `entries` are consumed only by a new run.
+        ones. `entries` that its plan lacks become new shards.
         """
         if form not in FORMATS:
             raise InputError(f"format: expected {' or '.join(FORMATS)}, got {form!r}")
@@ -63,23 +67,44 @@ class DetectionRun:
         if overwrite:
             _delete_run(folder, existing)
         elif FILE in existing:
-            return cls._resume(folder, parameters)
+            return cls._resume(folder, parameters, entries, size)
         elif existing - {shard_plan.FILE}:
             hint = "Name another folder, or pass --overwrite"
             raise InputError(f"{shown(out)}: contains other files. {hint}")
-        shards, pictures = shard_plan.write(folder, entries, size)
+        return cls._planned(folder, parameters, entries, size)
+
+    @classmethod
+    def _planned(
+        cls,
+        folder: Folder,
+        parameters: Mapping[str, Any],
+        entries: Iterable[Entry],
+        size: int | None,
+        plan: shard_plan.ShardPlan | None = None,
+    ) -> DetectionRun:
+        """Plan the entries, after the shards of an earlier plan."""
+        problems: list[str] = []
+        listed = _without_problems(entries, problems)
+        added = plan.without_planned(listed) if plan else listed
+        shards, pictures = shard_plan.write(folder, added, size, plan)
         if not shards:
-            raise InputError("no picture named: the lists are empty")
+            raise InputError(problems[0] if problems else "no picture named: the lists are empty")
         # Written last, so that a folder with this file has a complete plan.
         counts = {"shards": shards, "pictures": pictures}
         folder.write(FILE, json.dumps({**parameters, **counts}, indent=1).encode())
-        return cls(_files(folder, parameters), shards, pictures)
+        return cls(_files(folder, parameters), shards, pictures, tuple(problems))
 
     @classmethod
-    def _resume(cls, folder: Folder, parameters: Mapping[str, Any]) -> DetectionRun:
+    def _resume(
+        cls,
+        folder: Folder,
+        parameters: Mapping[str, Any],
+        entries: Iterable[Entry],
+        size: int | None,
+    ) -> DetectionRun:
         try:
             earlier = json.loads(folder.read(FILE))
-            counts = int(earlier.pop("shards")), int(earlier.pop("pictures"))
+            del earlier["shards"], earlier["pictures"]
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{shown(folder.name)}: {FILE}: is damaged") from None
         for name in sorted({*earlier, *parameters}):
@@ -89,7 +114,8 @@ class DetectionRun:
                     f"{shown(folder.name)}: was started with {name} {old}, not {new}."
                     " Name another folder, or pass --overwrite"
                 )
-        return cls(_files(folder, parameters), *counts)
+        plan = shard_plan.ShardPlan(folder)
+        return cls._planned(folder, parameters, entries, size, plan)
 
     def finished_shards(self) -> dict[int, Tally]:
         existing = self.files.folder.names()
@@ -132,6 +158,14 @@ class DetectionRun:
                 f"{shown(self.files.folder.name)}: {missing} of {self.shards} shards are missing."
                 " Name a folder that all machines share"
             )
+
+
+def _without_problems(entries: Iterable[Entry], problems: list[str]) -> Iterator[Entry]:
+    for entry in entries:
+        if entry.problem is None:
+            yield entry
+        else:
+            problems.append(entry.problem)
 
 
 def _files(folder: Folder, parameters: Mapping[str, Any]) -> ShardFiles:

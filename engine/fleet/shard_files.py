@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
@@ -112,9 +113,13 @@ class ShardWorker:
             if self._load_error:
                 raise self._load_error
             # A lost worker may have written the file without reporting it.
+            found = None
             if self._files.folder.has(self._files.name(shard)):
-                return self._result(shard, self._files.read(shard))
-            table = detect(self._detector, self._plan.entries(shard), workers=self._workers)
+                found = self._files.read(shard)
+                if not rows.tally(found).failed_pictures:
+                    return self._result(shard, found)
+            entries = self._plan.entries(shard)
+            table = detect_again(self._detector, entries, found, workers=self._workers)
             self._files.write(shard, table)
             return self._result(shard, table)
         except EngineError as error:
@@ -126,13 +131,31 @@ class ShardWorker:
         )
 
 
-def detect(detector: Detector, entries: Iterable[Entry], *, workers: int) -> pa.Table:
-    """Return the rows of all pictures of the entries, in order."""
+def detect_again(
+    detector: Detector, entries: Sequence[Entry], found: pa.Table | None, *, workers: int
+) -> pa.Table:
+    """Return the rows of all pictures of the entries; only those that failed are read again."""
+    if found is None:
+        return detect(detector, entries, workers=workers)
+    failed = [number for number, each in enumerate(found["error"].to_pylist()) if each is not None]
+    again = detect(detector, entries, workers=workers, only=frozenset(failed))
+    if len(again) != len(failed):  # a file of many pictures has fewer now
+        return detect(detector, entries, workers=workers)
+    place_of = {number: len(found) + place for place, number in enumerate(failed)}
+    both = pa.concat_tables([found, again], promote_options="default")
+    return both.take([place_of.get(number, number) for number in range(len(found))])
+
+
+def detect(
+    detector: Detector, entries: Iterable[Entry], *, workers: int, only: Set[int] | None = None
+) -> pa.Table:
+    """Return the rows of the pictures of the entries, in order, or those with these numbers."""
     names: list[str] = []
 
     def pictures() -> Iterator[Wanted]:
-        for entry in entries:
-            for name, picture in listing.read_entry(entry):
+        found = chain.from_iterable(map(listing.read_entry, entries))
+        for number, (name, picture) in enumerate(found):
+            if only is None or number in only:
                 names.append(name)
                 yield picture
 

@@ -13,6 +13,8 @@ from itertools import chain, islice
 import pyarrow as pa
 import pyarrow.parquet
 
+from engine.errors import InputError
+from engine.files.naming import shown
 from engine.fleet.listing import Entry
 from engine.fleet.storage import Folder
 
@@ -34,16 +36,26 @@ _SCHEMA = pa.schema(
 )
 
 
-def write(folder: Folder, entries: Iterable[Entry], size: int | None = None) -> tuple[int, int]:
-    """Write the plan and return the numbers of shards and pictures; a shard has about `size`."""
+def write(
+    folder: Folder,
+    entries: Iterable[Entry],
+    size: int | None = None,
+    before: ShardPlan | None = None,
+) -> tuple[int, int]:
+    """Write a plan, if there are pictures, and return the numbers of its shards and pictures.
+
+    A shard has about `size` pictures. The shards of the plan `before` come first and keep theirs.
+    """
     shards = pictures = 0
     content = io.BytesIO()
+    earlier = map(before.entries, range(before.shards)) if before else ()
     with pyarrow.parquet.ParquetWriter(content, _SCHEMA, compression="zstd") as table:
-        for shard in _split(entries, size):
+        for shard in chain(earlier, _split(entries, size)):
             shards += 1
             pictures += sum(each.pictures for each in shard)
             table.write_table(_to_table(shard))
-    folder.write(FILE, content.getvalue())
+    if shards > (before.shards if before else 0):
+        folder.write(FILE, content.getvalue())
     return shards, pictures
 
 
@@ -52,6 +64,20 @@ class ShardPlan:
 
     def __init__(self, folder: Folder) -> None:
         self._table = pyarrow.parquet.ParquetFile(folder.open(FILE))
+        self.shards: int = self._table.num_row_groups
+
+    def without_planned(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Yield the entries that the plan lacks; refuse files whose parts have changed."""
+        planned = {}
+        for shard in range(self.shards):
+            planned.update({_key_of(each): each.pictures for each in self.entries(shard)})
+        for entry in entries:
+            pictures = planned.get(_key_of(entry))
+            if pictures is None:
+                yield entry
+            elif pictures != entry.pictures:
+                name = shown(entry.name)
+                raise InputError(f"{name}: has changed since the run began. Use another folder")
 
     def entries(self, shard: int) -> list[Entry]:
         rows = self._table.read_row_group(shard).to_pylist()
@@ -64,6 +90,10 @@ class ShardPlan:
             )
             for row in rows
         ]
+
+
+def _key_of(entry: Entry) -> tuple[str, int | None, int | None]:
+    return entry.name, entry.row_group, entry.offset
 
 
 def _split(entries: Iterable[Entry], size: int | None) -> Iterator[list[Entry]]:

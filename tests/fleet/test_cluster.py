@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -147,5 +148,11 @@ def test_reasons_are_printed_and_a_finished_run_has_nothing_left(tiny_classifier
     (row, *_) = (row for row in rows_in(tmp_path / "out") if "set.tar#0001.png" in row["path"])
     assert row["error"] is None
     assert "boxes" not in row
-    again = engine(*words, "--out", "out", cwd=tmp_path, timeout=LONGEST)
-    assert (again.status, again.err) == (1, "nothing left to do\n")
+    shutil.rmtree(tmp_path / "pictures")
+    write_pictures(tmp_path / "pictures", 31)  # mended, and one more
+    again = engine(*words, "--out", "out", cwd=tmp_path, timeout=LONGEST, RAY_AUTH_MODE="disabled")
+    assert re.match("32 pictures, 0 failed, .* per second: 2 files in out\n", again.out)
+    assert again.status == 0
+    assert len({row["path"] for row in rows_in(tmp_path / "out")}) == 32
+    done = engine(*words, "--out", "out", cwd=tmp_path, timeout=LONGEST)
+    assert (done.status, done.err) == (0, "nothing left to do\n")

@@ -13,6 +13,7 @@ from engine.cli import _ray
 from engine.vision.result import Result
 from tests import needs
 from tests.fleet.expected import write_pictures
+from tests.pictures import write_picture
 
 
 @pytest.fixture
@@ -131,11 +132,60 @@ def begin(has_ray, tmp_path):
     return begun
 
 
-def test_run_is_resumed_with_its_own_list(begin):
+def names_in(run):
+    from engine.fleet.shard_plan import ShardPlan
+
+    plan = ShardPlan(run.files.folder)
+    return [[each.name for each in plan.entries(shard)] for shard in range(plan.shards)]
+
+
+def test_pictures_that_were_added_get_shards_of_their_own(begin):
     first = begin(5, size=2)
-    again = begin(9, size=1)
-    assert (again.shards, again.pictures) == (first.shards, first.pictures) == (3, 5)
-    assert again.finished_shards() == {}
+    planned = names_in(first)
+    for count in (9, 9, 3):  # those that are gone stay in their shards
+        again = begin(count, size=3)
+        assert (again.shards, again.pictures) == (5, 9)
+        assert names_in(again) == [*planned, ["5.jpg", "6.jpg", "7.jpg"], ["8.jpg"]]
+        assert again.finished_shards() == {}
+
+
+def test_what_cannot_be_listed_is_told_and_not_planned(has_ray, tmp_path):
+    from engine.errors import InputError
+    from engine.fleet.detection_run import DetectionRun
+    from engine.fleet.listing import Entry
+
+    out, lost, picture = tmp_path / "out", Entry("lost", problem="lost: no folder"), Entry("a.jpg")
+    with pytest.raises(InputError, match="lost: no folder"):
+        DetectionRun.open(str(out), [lost], {})
+    assert not out.exists()
+    run = DetectionRun.open(str(out), [lost, picture], {})
+    assert (names_in(run), run.problems) == ([["a.jpg"]], ("lost: no folder",))
+    run = DetectionRun.open(str(out), [Entry("lost/b.jpg"), picture], {})
+    assert (names_in(run), run.problems) == ([["a.jpg"], ["lost/b.jpg"]], ())
+    with pytest.raises(InputError, match=r"a\.jpg: has changed since the run began"):
+        DetectionRun.open(str(out), [Entry("a.jpg", 3)], {})
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_only_failed_pictures_are_read_again(begin, tiny_detector, tmp_path, form):
+    import engine
+    from engine.fleet.listing import Entry
+    from engine.fleet.shard_files import detect, detect_again
+
+    names = [str(tmp_path / f"{number}.png") for number in range(4)]
+    entries = [Entry(name) for name in names]
+    for number in (0, 2):
+        write_picture(Path(names[number]), seed=number)
+    files = begin(form=form).files
+    with engine.load(tiny_detector.cfg, tiny_detector.weights, threshold=0.1) as detector:
+        files.write(0, detect(detector, entries, workers=1))
+        write_picture(Path(names[1]), seed=1)
+        Path(names[2]).unlink()
+        found = detect_again(detector, entries, files.read(0), workers=1)
+        write_picture(Path(names[2]), seed=2)
+        expected = detect(detector, entries, workers=1)
+    assert found.to_pylist() == expected.to_pylist()
+    assert found["error"].null_count == 3
 
 
 def test_another_run_in_its_folder_is_refused(begin, tmp_path, capsys):

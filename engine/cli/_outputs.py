@@ -265,7 +265,8 @@ def _coco_sinks(
     if has_results:
         yield CocoResults(arguments.json, images, feed.found, existing=existing)
     if arguments.coco_dataset:
-        yield CocoDataset(arguments.coco_dataset, images, feed.found, existing=existing)
+        dataset = (arguments.coco_dataset, images, feed.found)
+        yield CocoDataset(*dataset, existing=existing, has_results=has_results)
 
 
 def _folder_sinks(

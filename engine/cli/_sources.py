@@ -29,6 +29,8 @@ WHAT = (
     " or - for names on stdin"
 )
 
+_NOTHING_NAMED = "no picture named: the lists are empty"
+
 _log = logging.getLogger("engine")
 
 
@@ -186,14 +188,14 @@ def feed(
     )
     untrusted = arguments.untrusted
     if STDIN in names:
-        from_stdin = expand(names, recursive=arguments.recursive, lines=lines())
+        from_stdin = _some(expand(names, recursive=arguments.recursive, lines=lines()))
         known = tuple(each for each in names if each != STDIN)
         naming = _naming(os.path.abspath("."), arguments, output_folders)  # noqa: PTH100
         lazily = naming.assign_lazily(from_stdin)
         return Feed(lazily, selection, None, known, (), untrusted, naming)
     found = tuple(expand(names, recursive=arguments.recursive))
     if not found:
-        raise InputError("no picture named: the lists are empty")
+        raise InputError(_NOTHING_NAMED)
     if arguments.overwrite and all(map(_is_missing, found)):
         problem = found[0].problem or f"{shown(found[0].name)}: no such file or folder"
         raise InputError(f"{problem}. Nothing is read, so nothing is replaced")
@@ -206,6 +208,15 @@ def feed(
     is_counted = not any(each.has_frames or each.kind is MediaKind.ARCHIVE for each in found)
     total = len(found) if is_counted else None
     return Feed(named, selection, total, tuple(names), named, untrusted, naming)
+
+
+def _some(media: Iterable[Media]) -> Iterator[Media]:
+    is_empty = True
+    for each in media:
+        is_empty = False
+        yield each
+    if is_empty:
+        raise InputError(_NOTHING_NAMED)
 
 
 def _is_missing(media: Media) -> bool:

@@ -34,6 +34,7 @@ _HINTS = {
     "~": " The name begins with ~, which only a shell expands.",
     "#": " A list has no comments: each of its lines is a name, as for darknet.",
 }
+_STORE_HINT = " Only --ray reads from stores such as s3://."
 _FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange width and height
 
 
@@ -404,7 +405,7 @@ def _content_of_file(path: str | bytes, name: str) -> bytes:
         if isinstance(error, ImageError):
             raise
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        hint = _HINTS.get(text[:1], "")
+        hint = _STORE_HINT if "://" in text else _HINTS.get(text[:1], "")
         raise ImageError(f"{name}: picture: cannot be read: {reason}.{hint}") from error
     _check_bytes(len(content), name)
     return content

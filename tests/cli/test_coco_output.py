@@ -162,6 +162,15 @@ def test_a_data_set_is_loaded_by_pycocotools(detect, folder):
     assert len({each["id"] for each in anns}) == len(anns) > 0
 
 
+def test_results_and_data_set_of_a_run_have_the_same_ids(detect, folder):
+    (folder / "val/dog.jpg").unlink()
+    assert detect("val", "--recursive", *COCO, "--coco-dataset", "set.json").status == 0
+    found = json.loads((folder / "set.json").read_text())
+    assert {each["id"] for each in found["images"]} == {785, 9}
+    ids = sorted(each["image_id"] for each in found["annotations"])
+    assert ids == sorted(each["image_id"] for each in results(folder)) != []
+
+
 def test_a_picture_that_is_named_twice_is_in_the_data_set_once(detect, folder):
     done = detect("val/dog.jpg", "val/dog.jpg", "--coco-dataset", "set.json")
     assert done.status == 0

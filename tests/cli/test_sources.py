@@ -60,6 +60,13 @@ def test_names_come_from_stdin(detect):
     assert done.err.splitlines()[-2] == "1 of 4 pictures could not be read"
 
 
+@pytest.mark.parametrize("names", ["", "\n\r\n"])
+def test_no_names_on_stdin_are_an_error_as_an_empty_list_is(detect, names):
+    done = detect("-", stdin=names)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "Error: no picture named: the lists are empty\n"
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP"])
 def test_a_picture_on_stdin_is_refused_once(tiny_detector, tree, kind):
     with Image.open(tree / "a.jpg") as picture:

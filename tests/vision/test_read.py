@@ -594,6 +594,7 @@ def test_62_undecodable_name_can_be_read_and_printed(tmp_path):
         ("nowhere/dog.jpg", "nowhere/dog.jpg: picture: cannot be read: No such file"),
         ("~/dog.jpg", "begins with ~, which only a shell expands"),
         ("# a comment", "# a comment: .* A list has no comments: each of its lines is a name"),
+        ("s3://bucket/x.jpg", r"No such file or directory\. Only --ray reads from stores"),
         ("a\0b", r"a\\x00b: picture: cannot be read"),
         ("x" * 4096, "…xxx"),
         ("file:///dog.jpg", "expected a path, got an address"),

@@ -155,8 +155,8 @@ class CocoResults(Sink):
 class CocoDataset(Sink):
     """A COCO data set of what was found, for tools in which people correct labels.
 
-    Without an annotation file the pictures are numbered from 1. Annotations are written at once,
-    the shorter list of pictures at the end.
+    Without an annotation file the pictures are numbered from 1, unless they have the ids of COCO's
+    results, too. Annotations are written at once, the shorter list of pictures at the end.
     """
 
     def __init__(
@@ -166,9 +166,11 @@ class CocoDataset(Sink):
         known: Sequence[NamedMedia],
         *,
         existing: Existing,
+        has_results: bool = False,
     ) -> None:
         self._numbers = images
-        self._ids = _ImageIds("--coco-dataset", images, known) if images else None
+        has_ids = bool(images) or has_results
+        self._ids = _ImageIds("--coco-dataset", images, known) if has_ids else None
         self._out = TextOutput(path, existing=existing, incremental=False)
         self.is_stdout = self._out.is_stdout
         self._categories: Sequence[int] = ()

@@ -53,6 +53,23 @@ def test_a_run_that_one_output_refuses_changes_no_other(tmp_path, content):
     assert (rows.read_text() if rows.exists() else None) == content
 
 
+def test_other_hard_links_of_a_file_that_is_replaced_are_kept(tmp_path):
+    (tmp_path / "photo.jpg").write_text("photo")
+    (tmp_path / "target.csv").hardlink_to(tmp_path / "photo.jpg")
+    (tmp_path / "a.csv").symlink_to("target.csv")
+    first, second = (
+        TextOutput(str(tmp_path / "a.csv"), existing="replace", incremental=True) for _ in range(2)
+    )
+    first.open()
+    first.write("line\n")
+    with pytest.raises(InputError, match="another run writes it"):
+        second.open()
+    first.keep()
+    assert (tmp_path / "target.csv").read_text() == "line\n"
+    assert (tmp_path / "a.csv").is_symlink()
+    assert (tmp_path / "photo.jpg").read_text() == "photo"
+
+
 def test_a_link_to_a_missing_file_is_written_with_overwrite(tmp_path):
     link = tmp_path / "a.csv"
     link.symlink_to("target.csv")

@@ -62,12 +62,22 @@ class TextOutput:
             self._is_empty = False
         try:
             if self._is_locked:
+                if not keep and os.fstat(self._out.fileno()).st_nlink > 1:
+                    self._leave_other_links()
                 os.ftruncate(self._out.fileno(), keep)
                 self._written_bytes = keep
             else:
                 self._open(self._path if self._incremental else self._file.part, "w")
         except OSError as error:
             raise unwritable(self._path, error) from None
+
+    def _leave_other_links(self) -> None:
+        """Begin a new file, so that other hard links keep what they hold."""
+        old, target = self._out, Path(os.path.realpath(self._path))
+        target.unlink()
+        self._open(target, "x")
+        locks.lock(self._out, target)
+        old.close()
 
     def _open(self, path: Path, mode: str) -> None:
         # newline="" because csv writes its own line endings

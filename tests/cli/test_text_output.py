@@ -64,6 +64,7 @@ def test_other_hard_links_of_a_file_that_is_replaced_are_kept(tmp_path):
     first.write("line\n")
     with pytest.raises(InputError, match="another run writes it"):
         second.open()
+    second.discard()
     first.keep()
     assert (tmp_path / "target.csv").read_text() == "line\n"
     assert (tmp_path / "a.csv").is_symlink()

@@ -124,6 +124,9 @@ def run(arguments: argparse.Namespace) -> int:
             }
     report = score(examples, truth.names, rules)
     _print_problems(truth, failures)
+    if failures and not examples:
+        print_stderr("Error: no picture could be read: nothing was measured")
+        return FAILED
     if document is None or not document.is_stdout:
         print(*_lines(report, truth, about), sep="\n")
     if document:

@@ -200,6 +200,14 @@ def test_broken_labels_and_pictures_are_reported_and_the_rest_is_scored(evaluate
     assert "Traceback" not in err
 
 
+def test_nothing_is_printed_of_pictures_that_cannot_be_read(evaluate, dataset):
+    for path in (dataset / "images").iterdir():
+        path.write_bytes(b"no picture")
+    status, out, err = evaluate(dataset)
+    assert (status, out) == (1, "")
+    assert err.endswith("Error: no picture could be read: nothing was measured\n")
+
+
 def test_many_broken_lines_are_summarised(evaluate, dataset):
     (dataset / "labels/0002.txt").write_text("x\n" * 100)
     status, _, err = evaluate(dataset)

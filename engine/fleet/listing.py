@@ -54,6 +54,9 @@ def list_entries(
         if storage.is_remote(name):
             yield from _list_store(name, recursive=recursive)
             continue
+        if _is_missing(name):
+            yield Entry(name, problem=f"{shown(name)}: no such file or folder")
+            continue
         tables = _tables_in(name, recursive=recursive)
         for table in tables:
             yield from _list_file(os.path.abspath(table))  # noqa: PTH100 - like other names
@@ -75,6 +78,12 @@ def read_entry(entry: Entry) -> Iterator[tuple[str, Wanted]]:
 
 
 # ---------------------------------------------------------------- on disks
+
+
+def _is_missing(name: str) -> bool:
+    """Tell whether a name is that of a folder or a file of pictures which is not there."""
+    is_special = name == STDIN or media.is_url(name) or glob.has_magic(name)
+    return not (is_special or media.media_of(name).has_frames or os.path.lexists(name))
 
 
 def _list_item(item: Media) -> Iterator[Entry]:

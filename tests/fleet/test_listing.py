@@ -58,6 +58,15 @@ def test_name_that_matches_nothing_is_a_row_with_an_error(folder):
             raise wanted if isinstance(wanted, ImageError) else read(wanted)
 
 
+def test_a_name_that_is_not_there_is_a_problem_and_no_picture(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lost, other = list_entries(["lost", "lost.jpg"])
+    assert (lost.problem, other.problem) == (
+        "lost: no such file or folder",
+        "lost.jpg: no such file or folder",
+    )
+
+
 def test_videos_and_cameras_are_refused():
     for name, kind in (("street.mp4", "a video"), ("/dev/video0", "a camera")):
         with pytest.raises(InputError, match=f"{name}: expected pictures, got {kind}"):

@@ -22,7 +22,7 @@ COMMANDS = [
     for line in re.findall(r"^    (?:pip install \. && )?python -m engine (.*)$", README, re.M)
 ]
 FROM_THE_NETWORK = ("yolov4-tiny", "darknet19")
-BRIEFLY = {"benchmark": ["--seconds", "0", "--warm-up", "0"]}  # instead of the printed durations
+BRIEFLY = {"benchmark": ["--seconds", "0", "--warm-up", "0", "--size", "64"]}  # not the printed durations
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,8 @@ COMMANDS = [
     for line in re.findall(r"^    (?:pip install \. && )?python -m engine (.*)$", README, re.M)
 ]
 FROM_THE_NETWORK = ("yolov4-tiny", "darknet19")
-BRIEFLY = {"benchmark": ["--seconds", "0", "--warm-up", "0", "--size", "64"]}  # not the printed durations
+# Instead of the printed durations, and of the full size of the default model.
+BRIEFLY = {"benchmark": ["--seconds", "0", "--warm-up", "0", "--size", "64"]}
 
 
 @pytest.fixture(scope="module")

@@ -90,13 +90,16 @@ class Keep:
 
     def boxes(self, words: Array, counts: Sequence[int]) -> list[Boxes]:
         """Return the boxes of each row; `words` must hold them all if a row has more than NEAR."""
-        rows = len(counts)
+        rows, most = len(counts), max(counts)
         first = HEADER_WORDS + self.counters
+        if rows == 1 and most <= NEAR:  # of a call, which is over as soon as this is
+            found = words[first : first + most * _KEPT_WORDS].copy()
+            return [Survivors(found.reshape(1, most, _KEPT_WORDS), 0, most)]
         near = words[first : first + rows * NEAR * _KEPT_WORDS].reshape(rows, NEAR, -1)
-        if max(counts) > NEAR:
+        if most > NEAR:
             far = words[self.near_words :].reshape(self.rows, -1, _KEPT_WORDS)
             near = np.concatenate([near, far[:rows]], axis=1)
-        found = near[:, : max(counts)].copy()  # the words belong to a slot that will be reused
+        found = near[:, :most].copy()  # the words belong to a slot that will be reused
         return [Survivors(found, row, count) for row, count in enumerate(counts)]
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from threading import Event
 
 from engine.concurrency.pipeline import pipelined
@@ -21,7 +21,7 @@ from engine.sources.newest import NewestOfEach
 from engine.sources.remote_picture import RemotePicture
 from engine.sources.video import DecodedFrame
 
-_AHEAD = 4  # frames of each of several videos
+_TOGETHER = 4  # frames of each of several videos that a thread hands over
 
 
 @dataclass(frozen=True)
@@ -124,13 +124,14 @@ def read_in_turn(media: Sequence[Media], selection: FrameSelection) -> Iterator[
     Each is decoded on a thread of its own, a few frames ahead. When one ends, the next begins.
     """
     waiting = enumerate(media)
-    turns: deque[tuple[int, Generator[Item]]] = deque()
+    turns: deque[tuple[int, Iterator[Item]]] = deque()
     with ExitStack() as stack:
 
         def begin(count: int) -> None:
             for number, each in islice(waiting, count):
-                frames = pipelined(_read_frames(each, selection), _unchanged, workers=_AHEAD)
-                turns.append((number, stack.enter_context(closing(frames))))
+                several = _chunks(_read_frames(each, selection))
+                ahead = stack.enter_context(closing(pipelined(several, _unchanged, workers=2)))
+                turns.append((number, chain.from_iterable(ahead)))
 
         begin(selection.at_once)
         while turns:
@@ -143,8 +144,14 @@ def read_in_turn(media: Sequence[Media], selection: FrameSelection) -> Iterator[
                 yield number, item
 
 
-def _unchanged(item: Item) -> Item:
-    return item
+def _chunks(items: Iterator[Item]) -> Generator[list[Item]]:
+    """Yield a few items at a time, as threads hand them over: one by one takes too much Python."""
+    while chunk := list(islice(items, _TOGETHER)):
+        yield chunk
+
+
+def _unchanged(items: list[Item]) -> list[Item]:
+    return items
 
 
 def read_live(

@@ -11,6 +11,9 @@ inline unsigned __shfl_xor_sync(unsigned, unsigned x, int lanes)
 }
 inline unsigned __shfl_sync(unsigned, unsigned x, int lane) { return show(&x, 1)[lane][0]; }
 
+inline int warp_index() { return threadIdx.x / 32; }
+inline bool is_elected() { return running % 32 == 0; }
+
 // ---- addresses of a cluster
 
 // The upper bits are the rank of the block that owns the memory, plus one; 0 is the block's own memory.

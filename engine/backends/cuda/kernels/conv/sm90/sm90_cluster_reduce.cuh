@@ -103,9 +103,9 @@ DEVICE void send_outbox(const KernelArgs& p, const Inbox& inbox, int rank, int f
 }
 
 // Adds the partial sums of the columns that this block owns and runs the epilogue. Neighbouring threads
-// take neighbouring column groups. `sums` is the inbox.
-DEVICE void reduce_and_finish(
-    const Inbox& inbox, const float* bias, const KernelArgs& p, int m0, int n0, const unsigned char* sums)
+// take neighbouring column groups. `sums` is the inbox; pixel_of(row) is negative past the end.
+template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, const float* bias,
+    const KernelArgs& p, int n0, const unsigned char* sums, PixelOf pixel_of)
 {
     const int shift = inbox.count > 1 ? 32 - __clz(inbox.count - 1) : 0;
     const int stride = 128 * CONSUMERS;
@@ -117,11 +117,11 @@ DEVICE void reduce_and_finish(
     };
     auto n_of = [&](int item) { return n0 + (inbox.first + group_of(item)) * 8; };
     auto exists = [&](int item, int low) {
-        return item < total && group_of(item) < inbox.count && m0 + row_of(item, low) < p.pixels &&
-            n_of(item) < p.filters;
+        return item < total && group_of(item) < inbox.count && n_of(item) < p.filters &&
+            pixel_of(row_of(item, low)) >= 0;
     };
     auto residual_of = [&](int item, int low) {
-        return p.residual + (size_t)(m0 + row_of(item, low)) * p.residual_pitch + n_of(item);
+        return p.residual + (size_t)pixel_of(row_of(item, low)) * p.residual_pitch + n_of(item);
     };
     typedef Bits<GROUP_PACK * OUT_BYTES> GroupVector;
     GroupVector residual[ITEMS_IN_FLIGHT][2][VECTORS_PER_GROUP];
@@ -173,7 +173,7 @@ DEVICE void reduce_and_finish(
             UNROLL(c, 8) y[c] = x[i / 2][low][c];
             if (MODE == 4) scale_sums(y, start[i / 2]);
             activate_all(KIND, y);
-            const int m = m0 + row_of(item, low);
+            const int m = pixel_of(row_of(item, low));
             const int n = n_of(item);
             if constexpr (WHOLE) {
                 UNROLL(l, VECTORS_PER_GROUP) {

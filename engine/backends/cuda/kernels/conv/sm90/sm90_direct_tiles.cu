@@ -31,11 +31,11 @@ DEVICE int pixel_of(const KernelArgs& p, const TileOrigin& origin, int row)
 DEVICE void multiply_patch(Sum (&sum)[BN / 2], unsigned patch, unsigned weights)
 {
     UNROLL(tap, TAPS) {
-        const unsigned a = patch + tap_offset(tap);
-        const unsigned b = weights + tap * SLICES * B_BYTES;
+        const auto a = matrix_descriptor(patch + tap_offset(tap), PATCH_W);
+        const auto b = matrix_descriptor(weights + tap * SLICES * B_BYTES);
 #pragma unroll
         for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {
-            wgmma(sum, matrix_descriptor(a + step, PATCH_W), matrix_descriptor(b + step));
+            wgmma(sum, advance_descriptor(a, step), advance_descriptor(b, step));
         }
     }
 }
@@ -60,17 +60,17 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
     }
     __syncthreads();
 
-    if (threadIdx.x >= CONSUMER_THREADS) {
+    const int team = warp_index() / 4;
+    const int warp = warp_index() % 4;
+    if (team == TEAMS) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
-        if (threadIdx.x == CONSUMER_THREADS) {
+        if (warp == 0 && is_elected()) {
             produce_patches(shared, &input, p, blocks, tile_n, first, stride);
         }
         __syncwarp();
         launch_dependents();  // earlier, they would take resources from this kernel
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS>();
-        const int team = MODE == 4 ? __shfl_sync(~0u, threadIdx.x / 128, 0) : threadIdx.x / 128;
-        const int warp = threadIdx.x / 32 % 4;
         if (threadIdx.x == 0) prefetch_next_weights(p);
         mbarrier_wait(shared.ready, 0);
         int consumed = 0;

@@ -134,9 +134,7 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
     sm90_fused_stem(const __grid_constant__ StemArgs o, const __grid_constant__ KernelArgs p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
-    // Makes the value uniform across the warp: if the compiler assumed divergence, it would serialize the
-    // wgmmas.
-    const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    const int team = warp_index() / 4;
     const unsigned begin = (shared_address(memory) + 1023) & ~1023u;
     const unsigned map = begin + team * TEAM_BYTES;
     const unsigned lines = map + SLOT_BYTES;

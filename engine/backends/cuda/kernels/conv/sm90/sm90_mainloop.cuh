@@ -112,9 +112,11 @@ template <int N, int M> DEVICE void clear(Sum (&sum)[N][M])
 // One slice: sum += 64 rows of input at `a` times BN rows of weights at `b`.
 DEVICE void wgmma_slice(Sum (&sum)[BN / 2], unsigned a, unsigned b)
 {
+    const auto rows = matrix_descriptor(a);
+    const auto columns = matrix_descriptor(b);
 #pragma unroll
     for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {
-        wgmma(sum, matrix_descriptor(a + step), matrix_descriptor(b + step));
+        wgmma(sum, advance_descriptor(rows, step), advance_descriptor(columns, step));
     }
 }
 #else

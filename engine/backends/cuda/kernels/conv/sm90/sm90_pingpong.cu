@@ -16,9 +16,11 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
 
     init_barriers(pipeline, &input);
 
-    if (threadIdx.x >= CONSUMER_THREADS) {
+    const int group = warp_index() / 4;
+    const int warp = warp_index() % 4;
+    if (group == CONSUMER_GROUPS) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
-        if (threadIdx.x == CONSUMER_THREADS) {
+        if (warp == 0 && is_elected()) {
             auto issue_weights = [&](const unsigned char* weights, unsigned slot, unsigned full) {
                 load_weights(slot, full, weights);
             };
@@ -31,11 +33,9 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
         launch_dependents();  // earlier, they would take resources from this kernel
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS>();
-        const int group = threadIdx.x / 128;
         const int team = group / CONSUMERS;
         const int member = group % CONSUMERS;
         const int thread = member * 128 + threadIdx.x % 128;
-        const int warp = threadIdx.x / 32 % 4;
         if (threadIdx.x == 0) prefetch_next_weights(p);
         int iteration = 0;
         for (int index = blockIdx.x; index < tiles; index += gridDim.x, ++iteration) {

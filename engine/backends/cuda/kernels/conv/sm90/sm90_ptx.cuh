@@ -7,6 +7,22 @@ struct alignas(64) TensorMap {
     unsigned long long words[16];
 };
 
+// ---- warps
+//
+// Copies and wgmmas take addresses from uniform registers, in which the compiler computes only what it
+// knows to be the same in all lanes; it moves everything else there for each of them, or serializes them.
+
+// The number of this warp, the same in all lanes.
+DEVICE int warp_index() { return __shfl_sync(~0u, threadIdx.x / 32, 0); }
+
+// True in one lane of a warp whose lanes are all here.
+DEVICE bool is_elected()
+{
+    unsigned is;
+    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xFFFFFFFF;\nselp.b32 %0, 1, 0, p;\n}" : "=r"(is));
+    return is;
+}
+
 // ---- mbarriers: barriers in shared memory that count threads and bytes
 
 DEVICE void mbarrier_init(unsigned barrier, int arrivals)

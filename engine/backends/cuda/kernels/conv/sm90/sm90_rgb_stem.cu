@@ -137,9 +137,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     float* bias = reinterpret_cast<float*>(lines + LINES_IN * LINE_BYTES);
     const unsigned weights = shared_address(memory);
     const unsigned ready = weights + WEIGHT_BYTES + LINES_IN * LINE_BYTES + COLUMNS * 4;
-    // Makes the value uniform across the warp: if the compiler assumed divergence, it would serialize the
-    // wgmmas.
-    const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    const int group = warp_index() / 4;
     const int lane = threadIdx.x % 32;
     const int first_row = threadIdx.x / 32 % 4 * 16 + lane / 4;
 

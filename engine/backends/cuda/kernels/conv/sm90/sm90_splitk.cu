@@ -50,7 +50,9 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const unsigned base = (shared_address(memory) + 1023) & ~1023u;
     const unsigned full = base + BUFFER_BYTES;
     const unsigned empty = full + 8 * STAGES;
-    const bool is_producer = threadIdx.x >= 128 * CONSUMERS;
+    const int group = warp_index() / 4;
+    const int warp = warp_index() % 4;
+    const bool is_producer = group == CONSUMERS;
     const int index = divide(blockIdx.x, p.by_split);
     const int rank = blockIdx.x - index * p.split;
     const Tile tile = tile_at(p, index);
@@ -75,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     if (p.split > 1 && inbox.is_apart) cluster_arrive();  // this block's inbox barrier is initialized
 
     if (is_producer) {
-        if (threadIdx.x == 128 * CONSUMERS) {
+        if (is_elected()) {
             const Origin origin = window_origin(p, m0);
             const unsigned char* weight = p.weight + (size_t)tile.across * p.steps * WEIGHT_BYTES;
             const int ahead = min(end - first, STAGES);
@@ -87,11 +89,14 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
                 load_input(base + stage * STAGE_BYTES, full + 8 * stage, &input, p, origin, slice);
                 advance(slice, p);
             };
+#pragma unroll 1
             for (int s = 0; s < ahead; ++s) issue_weights(first + s, s);
             wait_for_previous_kernel();
+#pragma unroll 1
             for (int s = 0; s < ahead; ++s) issue_input(s);
             int stage = 0;
             int phase = 0;
+#pragma unroll 1
             for (int k = first + ahead; k < end; ++k) {
                 mbarrier_wait(empty + 8 * stage, phase);
                 issue_weights(k, stage);
@@ -110,8 +115,6 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             cluster_arrive();
         }
     } else {
-        const int group = threadIdx.x / 128;
-        const int warp = threadIdx.x / 32 % 4;
         const bool is_first = threadIdx.x % 32 == 0;
         float own[BIASES_PER_THREAD];
         load_biases(own, p, n0, threadIdx.x);
@@ -130,6 +133,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         int stage = 0;
         int phase = 0;
         int previous = -1;
+#pragma unroll 1
         for (int k = first; k < end; ++k) {
             mbarrier_wait(full + 8 * stage, phase);
             const unsigned a = base + stage * STAGE_BYTES;
@@ -154,22 +158,21 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         stage_biases(bias, own, threadIdx.x);
         unsigned char* buffer = memory + (base - shared_address(memory));
         named_barrier(1, 128 * CONSUMERS);  // the ring has been read; its memory takes the sums or the rows
+        auto pixel_of = [&](int row) { return m0 + row < p.pixels ? m0 + row : -1; };
         if (p.split > 1) {
             if (!inbox.is_apart) cluster_arrive();
             write_outbox(sum, p, inbox, rank, first_row / 16, base, buffer);
             cluster_wait();
             send_outbox(p, inbox, rank, first_row / 16, base);
             named_barrier(1, 128 * CONSUMERS);  // this block's own share has been written
-            reduce_and_finish(inbox, bias, p, m0, n0, buffer + p.inbox);
+            reduce_and_finish(inbox, bias, p, n0, buffer + p.inbox, pixel_of);
             cluster_wait();  // a block must exist until what it sent has arrived
             return;
         }
 #if MODE == 4
         UNROLL(i, M_BLOCKS) {
-            epilogue_from_registers(sum[i], bias, p, n0, [&](int row) {
-                const int m = m0 + first_row + i * 64 + row;
-                return m < p.pixels ? m : -1;
-            });
+            epilogue_from_registers(
+                sum[i], bias, p, n0, [&](int row) { return pixel_of(first_row + i * 64 + row); });
         }
 #else
         result* staging = reinterpret_cast<result*>(buffer) + threadIdx.x / 32 * 16 * ROW_PITCH;

@@ -17,9 +17,10 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
 
     init_barriers(pipeline, &input);
 
-    if (threadIdx.x >= CONSUMER_THREADS) {
+    const int group = warp_index() / 4;
+    if (group == CONSUMER_GROUPS) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
-        if (threadIdx.x == CONSUMER_THREADS) {
+        if (warp_index() % 4 == 0 && is_elected()) {
             auto issue_weights = [&](const unsigned char* weights, unsigned slot, unsigned full) {
                 mbarrier_expect_bytes(full, A_BYTES + BN * ROW_BYTES);
                 bulk_load(slot, weights, A_BYTES, full);
@@ -33,7 +34,6 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
         launch_dependents();  // earlier, they would take resources from this kernel
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS>();
-        const int group = threadIdx.x / 128;
         const int team = group / CONSUMERS;
         const int member = group % CONSUMERS;
         const int own = lane_filter(member);

@@ -156,6 +156,25 @@ def test_patches_agree_with_the_definition(
     check(ALGORITHMS[name], op, precision=precision, capability=HOPPER, rows=9)
 
 
+LINES = [
+    ("sm90_lines_64x64x6x2_split1", (24, 9, 8), 72),
+    ("sm90_lines_64x64x8x1_split2", (136, 5, 7), 44),
+    ("sm90_lines_64x64x8x1_split4", (264, 11, 9), 40),
+    ("sm90_lines_64x64x8x1_split4", (136, 9, 8), 40),  # some blocks have parts of two slices
+    ("sm90_lines_64x64x8x1_split4", (120, 9, 8), 40),  # each block has half a slice
+    ("sm90_lines_128x64x8x1_split1", (136, 13, 13), 72),
+    ("sm90_lines_192x32x9x1_split1", (32, 26, 3), 48),
+]
+
+
+@pytest.mark.parametrize(("name", "src", "filters"), LINES)
+def test_lines_agree_with_the_definition(
+    name: str, src: tuple[int, int, int], filters: int
+) -> None:
+    op = convolution(src, filters, has_residual=True, activation="leaky")
+    check(ALGORITHMS[name], op, precision="float16", capability=HOPPER, rows=3)
+
+
 FIRST = {
     "7x7_pooled": convolution(
         (3, 37, 41),
@@ -264,6 +283,7 @@ FAMILIES = {
     "sm90_pingpong_128x64x8x1_teams2": ((24, 9, 8), 72),
     "sm90_swapped_128_teams2": ((24, 9, 8), 100),
     "sm90_direct_tiles_32x2x2_teams3": ((16, 15, 23), 48),
+    "sm90_lines_64x64x6x2_split1": ((24, 15, 23), 48),
 }
 
 

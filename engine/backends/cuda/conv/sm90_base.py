@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -69,6 +69,7 @@ class Sm90Tile(Tile):
     has_residual: Annotated[bool, "RESIDUAL"] = True  # told by tiles of integers only
     yolo: Annotated[int, "YOLO"] = 0  # kernel_args.yolo_mode
     kernel: str = ""
+    are_taps_inside: ClassVar[bool] = False  # whether k runs over taps within a slice of channels
 
     @property
     def bias_bytes(self) -> int:
@@ -179,7 +180,11 @@ def slices(weight: Array, tile: Sm90Tile) -> Array:
     lines[:filters, :, :channels] = weight.transpose(0, 2, 3, 1).reshape(filters, -1, channels)
     chunks = tile.depth * tile.value_bytes // _CHUNK
     parts = np.ascontiguousarray(factors(lines.reshape(len(lines), -1), tile.mode))
-    loose = parts.view(f"V{_CHUNK}").reshape(-1, down, tile.columns, prod(kernel) * deep, chunks)
+    shape = prod(kernel), deep
+    loose = parts.view(f"V{_CHUNK}").reshape(-1, down, tile.columns, *shape, chunks)
+    if tile.are_taps_inside:
+        loose = loose.swapaxes(3, 4)
+    loose = loose.reshape(-1, down, tile.columns, prod(shape), chunks)
     rows = np.arange(tile.columns)[:, None]
     moved = np.arange(chunks) ^ rows * chunks // _CHUNKS_OF_BANKS % chunks
     swizzled = loose.transpose(1, 3, 0, 2, 4)[:, :, :, rows, moved]

@@ -6,6 +6,7 @@ Every tile computes the same; which is fastest depends on the layer, so each is 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -58,7 +59,6 @@ _COSTS = {
     2: (315, 25, 3, 2500, 2100),
     4: (3360, 57, 6, 3300, 900),
 }
-_LEAST_SLICE = 300  # cycles
 _POSTED = 16  # bytes per cycle from one SM to others
 _CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 8: 15}  # that an H200 holds, by size
 _MOST_BLOCKS = 1024  # more fill the device without a split
@@ -136,6 +136,7 @@ class SplitK(Sm90Algorithm):
     family = "sm90_splitk"
     yolo = upsample = int8 = True
     priority = 9
+    least_slice = 300  # cycles
 
     rows: int
     columns: int
@@ -166,6 +167,10 @@ class SplitK(Sm90Algorithm):
         shape = (self.rows, self.columns, self.stages, self.consumers, self.blocks)
         if self.split not in tiles.get(shape, ()) or not sm90_base.can_run(target, op):
             return False
+        return self.fits(target, op)
+
+    def fits(self, target: Target, op: ops.Conv2d) -> bool:
+        """Return whether the tile suits the filters, and a cluster the sum and shared memory."""
         filters = op.out.shape.channels
         tile = self.tile(target, op)
         if (op.upsample is not None and not tile.is_whole) or not sm90_base.fills(
@@ -178,7 +183,7 @@ class SplitK(Sm90Algorithm):
             return False
         if tile.shared_by(self.split) > MOST_SHARED:
             return False
-        blocks = _down(target, op, self.rows) * tile.across(op) * self.split
+        blocks = self.down(target, op) * tile.across(op) * self.split
         return blocks <= _MOST_BLOCKS and _steps(target, op) >= _LEAST_STEPS * self.split
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
@@ -189,28 +194,40 @@ class SplitK(Sm90Algorithm):
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile, split = self.tile(gpu.target, op), self.split
-        blocks = _down(gpu, op, tile.rows) * tile.across(op) * split
-        source = sm90_base.source(gpu, op, tile)
-        windows = launch.windows_map(source, pixels=tile.rows, channels=tile.depth)
+        blocks = self.down(gpu, op) * tile.across(op) * split
         inbox = tile.inbox(split) if split > 1 else 0
         arguments = sm90_base.arguments(gpu, op, tile, blocks=blocks, split=split, inbox=inbox)
-        shared = tile.shared_by(split)
-        launch_tile(gpu, tile, blocks, windows, arguments, shared=shared, cluster=split)
+        shared, src = tile.shared_by(split), self.source(gpu, op)
+        launch_tile(gpu, tile, blocks, *src, arguments, shared=shared, cluster=split)
+
+    def source(self, gpu: Gpu, op: ops.Conv2d) -> tuple[ctypes.Structure, ...]:
+        """Return the arguments that tell how the input is loaded."""
+        tile = self.tile(gpu.target, op)
+        source = sm90_base.source(gpu, op, tile)
+        return (launch.windows_map(source, pixels=tile.rows, channels=tile.depth),)
+
+    def down(self, run: Gpu | Target, op: ops.Conv2d) -> int:
+        """Return the tiles for all pixels, of this run or of the largest."""
+        return -(-run.rows(op.out) * op.grid.area // self.rows)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Rank the tiles by a model that was fitted to timings on an H200."""
         tile = self.tile(target, op)
         rate, width, finish, start, split = _COSTS[tile.mode]
         clusters = _CLUSTERS[self.split] * target.multiprocessors // _CLUSTERS[1]
-        most = -(-_down(target, op, tile.rows) * tile.across(op) // clusters)
+        most = -(-self.down(target, op) * tile.across(op) // clusters)
         at_once = min(most, tile.blocks)
         products = at_once * tile.rows * tile.columns * tile.depth / rate
-        cycles = max(products, at_once * tile.stage_bytes / width, _LEAST_SLICE)
+        cycles = max(products, at_once * self.loading(tile, width), self.least_slice)
         block = start + _steps(target, op) / self.split * cycles
         block += at_once * tile.rows * tile.columns / finish
         if self.split > 1:
             block += split + at_once * tile.rows * tile.columns * 4 * (1 - 1 / self.split) / _POSTED
         return -(-most // tile.blocks) * block
+
+    def loading(self, tile: SplitKTile, width: float) -> float:
+        """Return the cycles that loading a slice takes at `width` bytes per cycle."""
+        return tile.stage_bytes / width
 
     def rule_of_thumb(self, target: Target, op: ops.Conv2d) -> float | None:
         return self.estimate(target, op)
@@ -220,11 +237,6 @@ def _steps(target: Target, op: ops.Conv2d) -> int:
     """Return the slices of k."""
     slices = -(-op.src.shape.channels // sm90_base.depth(target, op))
     return op.kernel[0] * op.kernel[1] * slices
-
-
-def _down(run: Gpu | Target, op: ops.Conv2d, rows: int) -> int:
-    """Return the tiles for all pixels, of this run or of the largest."""
-    return -(-run.rows(op.out) * op.grid.area // rows)
 
 
 ALGORITHMS = tuple(

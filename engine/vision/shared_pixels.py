@@ -8,6 +8,7 @@ either: 900 KB take it 150 us.
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 from collections.abc import Callable, Collection, Iterator
@@ -20,7 +21,7 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import EngineError
+from engine.errors import DeviceError, EngineError
 
 BYTES = 1 << 30  # of addresses, for the pictures of a batch
 _KEPT_BYTES = 96 << 20  # of memory, between two uses; no more of a segment is pinned
@@ -30,6 +31,7 @@ _OWN = (
     8  # segments of a process, if they fit: those of others cost it 2,000 page faults for each MB
 )
 _numbers = count()
+_log = logging.getLogger("engine")
 
 
 class NoSegmentError(EngineError):
@@ -198,8 +200,10 @@ class Segments:
         if self.pinned_bytes - segment.pinned_bytes + int(used * _SPARE) <= _MOST_BYTES:
             try:
                 segment.pin(used, pinning)
-            except EngineError:  # the system allows no more, or the program is closed
+            except EngineError as error:
                 self._pinning = None
+                if isinstance(error, DeviceError):  # not if the program is closed
+                    _log.warning("decode: pixels are copied, which is slower: %s", str(error))
 
     def _drop_unused(self) -> None:
         while self._users <= 0:

@@ -84,14 +84,19 @@ def test_memory_is_pinned_once_and_again_for_larger_pictures() -> None:
     assert not segments.pinned_bytes
 
 
-def test_without_pinned_memory_pixels_are_lent_as_they_are() -> None:
+def test_without_pinned_memory_pixels_are_lent_as_they_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     pins = Pins(most=1)
     segments = Segments(pins)
     segments.hold()
     kept = lent(segments, 1000)
     other = lent(segments, 1000)
+    last = lent(segments, 1000)
     assert isinstance(other[1], np.ndarray)
     assert (len(pins.sizes), len(pins.known)) == (1, 1)
-    del kept, other
+    reason = "cuMemHostRegister: out of memory"
+    assert caplog.messages == [f"decode: pixels are copied, which is slower: {reason}"]
+    del kept, other, last
     segments.release()
     assert not segments.alive

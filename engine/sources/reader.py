@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from threading import Event
 
-from engine.concurrency.pipeline import pipelined
+from engine.concurrency.thread_pool import ThreadPool
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
 from engine.files.regular import open_regular
@@ -124,34 +125,39 @@ def read_in_turn(media: Sequence[Media], selection: FrameSelection) -> Iterator[
     Each is decoded on a thread of its own, a few frames ahead. When one ends, the next begins.
     """
     waiting = enumerate(media)
-    turns: deque[tuple[int, Iterator[Item]]] = deque()
+    turns: deque[tuple[int, ThreadPool, Iterator[Item]]] = deque()
     with ExitStack() as stack:
 
-        def begin(count: int) -> None:
-            for number, each in islice(waiting, count):
-                several = _chunks(_read_frames(each, selection))
-                ahead = stack.enter_context(closing(pipelined(several, _unchanged, workers=2)))
-                turns.append((number, chain.from_iterable(ahead)))
+        def begin(thread: ThreadPool) -> None:
+            for number, each in islice(waiting, 1):
+                turns.append((number, thread, _ahead(_read_frames(each, selection), thread)))
 
-        begin(selection.at_once)
+        for _ in range(min(selection.at_once, len(media))):
+            begin(stack.enter_context(closing(ThreadPool(1, "video-read"))))
         while turns:
-            number, frames = turns.popleft()
+            number, thread, frames = turns.popleft()
             item = next(frames, None)
             if item is None:
-                begin(1)
+                begin(thread)
             else:
-                turns.append((number, frames))
+                turns.append((number, thread, frames))
                 yield number, item
 
 
-def _chunks(items: Iterator[Item]) -> Generator[list[Item]]:
-    """Yield a few items at a time, as threads hand them over: one by one takes too much Python."""
-    while chunk := list(islice(items, _TOGETHER)):
-        yield chunk
+def _ahead(items: Iterator[Item], thread: ThreadPool) -> Iterator[Item]:
+    """Read items on a thread from now on, a few at a time: one by one takes too much Python."""
 
+    def read() -> Future[list[Item]]:
+        return thread.submit(lambda: list(islice(items, _TOGETHER)))
 
-def _unchanged(items: list[Item]) -> list[Item]:
-    return items
+    reading = deque([read(), read()])
+
+    def taken() -> Iterator[Item]:
+        while found := reading.popleft().result():
+            reading.append(read())
+            yield from found
+
+    return taken()
 
 
 def read_live(

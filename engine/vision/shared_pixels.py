@@ -27,9 +27,7 @@ BYTES = 1 << 30  # of addresses, for the pictures of a batch
 _KEPT_BYTES = 96 << 20  # of memory, between two uses; no more of a segment is pinned
 _SPARE = 1.25  # times as many bytes as the pixels take are pinned, for those of the next parts
 _MOST_BYTES = 2 << 30  # of all segments that are pinned, or made though others are free
-_OWN = (
-    8  # segments of a process, if they fit: those of others cost it 2,000 page faults for each MB
-)
+_OWN = 6  # segments of a process, if they fit: pages of others cost it a fault each
 _numbers = count()
 _log = logging.getLogger("engine")
 

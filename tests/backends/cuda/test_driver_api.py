@@ -12,7 +12,7 @@ from engine.backends.cuda.driver.driver_api import DriverApi
 from engine.errors import DeviceError
 
 KINDS = {8: 0, 9: 1}  # what the driver says of a pointer: nothing, or that it is the host's
-NAMES = (*driver_api._ARGUMENTS, "cuEventSynchronize")
+NAMES = (*driver_api._ARGUMENTS, *driver_api._RELEASING)
 
 
 class Function:

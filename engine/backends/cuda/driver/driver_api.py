@@ -1,7 +1,7 @@
 """The driver calls of every run, through the C interface, for any thread.
 
 They are short and hold the GIL: a thread that releases it may wait long to get it back from busy
-threads. Only waiting for the device releases it.
+threads. Only waiting for the device and pinning memory release it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,13 @@ _ARGUMENTS = {
     "cuMemcpyDtoHAsync_v2": (_p, _p, _size, _p),
     "cuMemcpyDtoDAsync_v2": (_p, _p, _size, _p),
     "cuGraphLaunch": (_p, _p),
-    "cuMemHostRegister_v2": (_p, _size, ctypes.c_uint),
-    "cuMemHostUnregister": (_p,),
     "cuMemHostGetDevicePointer_v2": (_p, _p, ctypes.c_uint),
     "cuPointerGetAttributes": (ctypes.c_uint, _p, _p, _p),
+}
+_RELEASING = {  # the GIL
+    "cuEventSynchronize": (_p,),
+    "cuMemHostRegister_v2": (_p, _size, ctypes.c_uint),
+    "cuMemHostUnregister": (_p,),
 }
 
 
@@ -58,8 +61,9 @@ class DriverApi:
         self._wait_event = cuda.cuStreamWaitEvent
         self._upload, self._download = cuda.cuMemcpyHtoDAsync_v2, cuda.cuMemcpyDtoHAsync_v2
         self._move = cuda.cuMemcpyDtoDAsync_v2
-        self._synchronize = library.load(library.DRIVER).cuEventSynchronize
-        self._synchronize.argtypes = (_p,)
+        slow = library.declare(library.load(library.DRIVER), _RELEASING)
+        self._synchronize = slow.cuEventSynchronize
+        self._register, self._unregister = slow.cuMemHostRegister_v2, slow.cuMemHostUnregister
 
     def enter(self) -> None:
         """Push the context on this thread's stack of contexts."""
@@ -135,7 +139,7 @@ class DriverApi:
 
     def register(self, pointer: int, size: int) -> None:
         """Pin host memory."""
-        if status := libcuda().cuMemHostRegister_v2(pointer, size, _FOR_ALL_CONTEXTS):
+        if status := self._register(pointer, size, _FOR_ALL_CONTEXTS):
             self._fail("cuMemHostRegister", status)
 
     def is_mapped(self, pointer: int) -> bool:
@@ -145,7 +149,7 @@ class DriverApi:
         return status == 0 and made.value == pointer
 
     def unregister(self, pointer: int) -> None:
-        if status := libcuda().cuMemHostUnregister(pointer):
+        if status := self._unregister(pointer):
             self._fail("cuMemHostUnregister", status)
 
     def _fail(self, name: str, status: int) -> None:

@@ -78,7 +78,7 @@ def fresh(tmp_path, monkeypatch, tiny_detector, tiny_classifier):
 
 @pytest.mark.parametrize(
     ("page", "command"),
-    [slow(each) if "benchmark" in each[1] else each for each in COMMANDS],
+    [slow(each) if {"benchmark", "calibrate"} & {*each[1].split()} else each for each in COMMANDS],
     ids=[text for _, text in COMMANDS],
 )
 def test_commands_run_as_printed(fresh, capsys, monkeypatch, page, command):

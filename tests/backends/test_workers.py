@@ -14,8 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from engine import load
-from engine.backends.cpu import blas, conv
+from engine.backends.cpu import blas
 from engine.backends.cpu.workers import THREADS_VARIABLE, Workers, thread_count
 from engine.errors import InputError
 
@@ -217,38 +216,24 @@ def test_a_wrong_number_of_threads_is_an_error(monkeypatch, text):
         thread_count()
 
 
-@pytest.fixture
-def library():
-    """The BLAS, set to two threads, or to one if it allows no more."""
+@needs_pool
+def test_the_blas_uses_one_thread_until_it_is_released():
     library = blas.loaded()
     before = library._get()
     library._put(2)
-    yield library
-    library._put(before)
-
-
-@needs_pool
-def test_the_blas_uses_one_thread_until_it_is_released(library):
-    set_to = library._get()
-    with Workers(2).serial_blas():
-        assert library._get() == 1
-        with Workers(1).serial_blas():
+    set_to = library._get()  # 1 if the library allows no more
+    try:
+        with Workers(2).serial_blas():
             assert library._get() == 1
-        assert library._get() == 1
-    assert library._get() == set_to
-    with pytest.raises(KeyError), Workers(1).serial_blas():
-        raise KeyError
-    assert library._get() == set_to
-
-
-@needs_pool
-def test_weights_are_prepared_on_one_thread_of_the_blas(library, monkeypatch, tiny_detector):
-    set_to, seen = library._get(), []
-    choose = conv.choose
-    monkeypatch.setattr(conv, "choose", lambda *more: seen.append(library._get()) or choose(*more))
-    with load(tiny_detector.cfg, tiny_detector.weights, device="cpu:2"):
-        pass
-    assert (set(seen), library._get()) == ({1}, set_to)
+            with Workers(1).serial_blas():
+                assert library._get() == 1
+            assert library._get() == 1
+        assert library._get() == set_to
+        with pytest.raises(KeyError), Workers(1).serial_blas():
+            raise KeyError
+        assert library._get() == set_to
+    finally:
+        library._put(before)
 
 
 @pytest.mark.slow

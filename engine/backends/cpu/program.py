@@ -48,12 +48,11 @@ class CpuProgram(HostProcessing):
         self._is_closed = False
         self._workers = Workers(threads)
         constants = {name: each.astype(dtype, copy=False) for name, each in plan.constants.items()}
-        with self._workers.serial_blas():  # transforms of weights are too small for threads
-            self._convolutions = {
-                op: conv.choose(op, constants, self._workers, plan.scales)
-                for op in plan.ops
-                if isinstance(op, CONVOLUTIONS)
-            }
+        self._convolutions = {
+            op: conv.choose(op, constants, self._workers, plan.scales)
+            for op in plan.ops
+            if isinstance(op, CONVOLUTIONS)
+        }
         self._constants = {
             each.name: constants[each.name]
             for op in plan.ops

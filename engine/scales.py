@@ -44,7 +44,7 @@ class Scales:
 
     @property
     def ranges(self) -> LayerRanges:
-        """What passes/quantise.py needs."""
+        """The ranges that passes/quantise.py needs."""
         return LayerRanges(
             {number: each.largest for number, each in enumerate(self.layers)},
             frozenset(number for number, each in enumerate(self.layers) if each.way == "float"),
@@ -75,7 +75,7 @@ def path_beside(weights: str | Path) -> Path:
 
 
 def load(path: str | Path | None, cfg: str | Path, weights: str | Path, layers: int) -> Scales:
-    """Read the scales of a network with so many layers, by default those next to its weights."""
+    """Read the scales of a network of `layers` layers, by default the file next to its weights."""
     found = path_beside(weights) if path is None else Path(path)
     again = f"engine calibrate {shown(str(cfg))} {shown(str(weights))} PICTURES"
     if not found.is_file():

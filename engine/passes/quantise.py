@@ -27,7 +27,7 @@ from engine.plan.ops import ConcatPart, Conv2d, Op, Tensor
 
 @dataclass(frozen=True)
 class LayerRanges:
-    """What a calibration found, by the number of a layer."""
+    """Results of a calibration by the number of a layer."""
 
     largest: Mapping[int, float]  # magnitude of an output that int8 has to hold
     floats: Collection[int] = field(default=())  # the convolutions that multiply floats

@@ -82,7 +82,7 @@ class Segment:
         return 0 if self._pinned is None else self._pinned.size
 
     def pin(self, used: int, pinning: Pinning) -> None:
-        """Pin at least `used` bytes, if it may be so many; nothing may be lent."""
+        """Pin at least `used` bytes, unless they are too many to keep; no pixels may be lent."""
         if used <= _KEPT_BYTES:
             self._pinned = None
             whole = np.frombuffer(self._map, np.uint8, min(int(used * _SPARE), _KEPT_BYTES))

@@ -161,8 +161,8 @@ def run(
 ) -> Array:
     """Run a convolution on tensors (rows, c, h, w) inside others that are wider by two margins.
 
-    Between the pixels of the source there is room for so many values more. Only the first rows may
-    be present, as in a last batch.
+    The margins are values between the pixels of the source. Only the first rows may be present,
+    as in a last batch.
     """
     memory = {}
     for each in (*op.reads, op.out):

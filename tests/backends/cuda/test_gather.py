@@ -17,7 +17,7 @@ SHAPE = (8, 5, 4)  # 160 bytes
 
 
 def arrays_at(places: Sequence[int], kind: type = np.uint8) -> tuple[list[Array], Array]:
-    """Return arrays at these bytes of one block, and a block for all of them behind it."""
+    """Return arrays at these bytes of a block, and the block, with room for all at its end."""
     size = int(np.prod(SHAPE)) * np.dtype(kind).itemsize
     end = max(places) + size
     block = np.random.default_rng(0).integers(0, 256, end + len(places) * size + 64, np.uint8)

@@ -27,7 +27,7 @@ Array = NDArray[Any]
 pytestmark = [pytest.mark.slow, needs_gxx]
 
 SMALL = "implicit_gemm_64x32x6_split1"
-EXACT = {"linear", "relu", "leaky"}  # activations of which the kernels round nothing else
+EXACT = {"linear", "relu", "leaky"}  # the kernels round no result of these activations
 
 
 @dataclass

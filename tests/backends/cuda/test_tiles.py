@@ -209,7 +209,7 @@ def test_weights_lie_as_a_map_would_have_left_them(depth: int) -> None:
         high, low = slots[f // 32, tap * 2 + c // depth, :, at // 4]
         expected = weight[f, c, tap, 0] if c < weight.shape[1] else 0.0
         assert high + low == pytest.approx(expected, rel=2**-22)
-    assert not slots[1, :, :, 8 * depth :].any()  # filters that are none
+    assert not slots[1, :, :, 8 * depth :].any()  # beyond the last filter
 
 
 def test_a_product_and_a_shift_divide() -> None:

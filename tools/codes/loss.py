@@ -152,8 +152,8 @@ def ciou(first: Tensor, second: Tensor) -> Tensor:
     """Return the complete IoU of pairs of boxes x, y, w, h."""
     low_1, high_1 = first[:, :2] - first[:, 2:] / 2, first[:, :2] + first[:, 2:] / 2
     low_2, high_2 = second[:, :2] - second[:, 2:] / 2, second[:, :2] + second[:, 2:] / 2
-    common = (torch.minimum(high_1, high_2) - torch.maximum(low_1, low_2)).clamp(min=0).prod(1)
-    union = first[:, 2:].prod(1) + second[:, 2:].prod(1) - common + 1e-7
+    common = _area((torch.minimum(high_1, high_2) - torch.maximum(low_1, low_2)).clamp(min=0))
+    union = _area(first[:, 2:]) + _area(second[:, 2:]) - common + 1e-7
     overlap = common / union
     hull = torch.maximum(high_1, high_2) - torch.minimum(low_1, low_2)
     distance = (first[:, :2] - second[:, :2]).square().sum(1) / (hull.square().sum(1) + 1e-7)
@@ -163,3 +163,8 @@ def ciou(first: Tensor, second: Tensor) -> Tensor:
     with torch.no_grad():
         weight = shape / (shape - overlap + 1 + 1e-7)
     return overlap - distance - weight * shape
+
+
+def _area(size: Tensor) -> Tensor:
+    # The gradient of prod() counts zeros on the host, which a CUDA graph cannot hold.
+    return size[:, 0] * size[:, 1]

@@ -27,7 +27,7 @@ def test_boxes_stay_and_the_chosen_score_becomes_a_quarter(tmp_path):
 def test_heads_may_have_their_own_scores(tmp_path):
     before, after = _calibrated(tmp_path, "--threshold", "0.4", "0.5", "0.5", "0.5")
     factors = np.full(len(before), EVEN)
-    factors[: 3 * 7 * 7] = TWO_IN_FIVE
+    factors[: 3 * 8 * 8] = TWO_IN_FIVE
     _assert_odds(after, _odds(before) * factors)
 
 

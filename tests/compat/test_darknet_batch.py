@@ -10,20 +10,22 @@ from engine.compat import darknet
 from engine.errors import InputError
 from tests.cli.darknet.parcel_set import MODEL, ROOT
 
-AREAS = ((0, 0, 416, 416), (304, 304, 720, 720))  # of docs/parcel.jpg, in the size of the network
-# of AlexeyAB/darknet, commit 59596d78: thresh 0.01, then do_nms_obj() with 0.45
+AREAS = ((0, 0, 512, 512), (208, 208, 720, 720))  # of docs/parcel.jpg, in the size of the network
+# of AlexeyAB/darknet, commit 59596d78: thresh 0.2, then do_nms_obj() with 0.45
 BOXES = (
     [
-        ("aztec", 0.828589, (110.505, 136.692, 164.929, 150.620)),
-        ("barcode", 0.640843, (331.260, 322.295, 117.430, 191.027)),
-        ("barcode", 0.463484, (384.459, 331.806, 74.023, 169.139)),
+        ("aztec", 0.948830, (108.010, 136.936, 159.499, 148.187)),
+        ("barcode", 0.584354, (422.541, 342.636, 156.160, 194.731)),
+        ("barcode", 0.568370, (319.164, 337.667, 133.601, 212.549)),
     ],
     [
-        ("qr", 0.859099, (272.631, 103.990, 61.257, 61.644)),
-        ("barcode", 0.609299, (114.051, 66.088, 140.152, 133.839)),
+        ("qr", 0.914406, (367.111, 200.568, 60.689, 60.809)),
+        ("barcode", 0.741703, (215.377, 134.773, 151.244, 183.692)),
+        ("barcode", 0.511018, (92.648, 126.072, 86.897, 210.562)),
+        ("pdf417", 0.404066, (27.434, 410.650, 62.332, 149.274)),
     ],
 )
-COUNTS = [86, 78]  # before NMS
+COUNTS = [42, 41]  # before NMS
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +60,8 @@ def assert_same(found, expected):
 
 def test_a_batch_gives_the_boxes_of_darknet(loaded, pictures):
     network, names = loaded
-    image = darknet.IMAGE(416, 416, 3, batch_of(pictures))
-    found = darknet.network_predict_batch(network, image, 2, 416, 416, 0.01, 0.5, None, 0, 0)
+    image = darknet.IMAGE(512, 512, 3, batch_of(pictures))
+    found = darknet.network_predict_batch(network, image, 2, 512, 512, 0.2, 0.5, None, 0, 0)
     assert [each.num for each in found] == COUNTS
     for each, expected in zip(found, BOXES, strict=True):
         darknet.do_nms_obj(each.dets, each.num, len(names), 0.45)
@@ -70,15 +72,15 @@ def test_a_batch_gives_the_boxes_of_darknet(loaded, pictures):
 
 def test_numbers_may_be_those_of_ctypes(loaded, pictures):
     network, names = loaded
-    plain = darknet.make_image(416, 416, 3)
+    plain = darknet.make_image(512, 512, 3)
     darknet.copy_image_from_bytes(plain, pictures[0].tobytes())
     darknet.predict_image(network, plain)
     counts = [darknet.c_int(0), ctypes.c_int(0), ctypes.c_int(0), [0]]
     passed = [counts[0], darknet.pointer(counts[1]), darknet.byref(counts[2]), counts[3]]
-    side, thresh = darknet.c_int(416), darknet.c_float(0.01)
+    side, thresh = darknet.c_int(512), darknet.c_float(0.2)
     for each in passed:
         found = darknet.get_network_boxes(network, side, side, thresh, thresh, None, 0, each, 0)
-    assert [counts[0].value, counts[1].value, counts[2].value, counts[3][0]] == [86] * 4
+    assert [counts[0].value, counts[1].value, counts[2].value, counts[3][0]] == COUNTS[:1] * 4
     darknet.do_nms_sort(found, counts[0], darknet.c_int(5), darknet.c_float(0.45))
     kept = darknet.remove_negatives(found, names, counts[0])
     assert_same(sorted(kept, key=lambda each: -each[1]), BOXES[0])
@@ -87,9 +89,9 @@ def test_numbers_may_be_those_of_ctypes(loaded, pictures):
 
 def test_a_buffer_that_is_too_small_is_refused(loaded, pictures):
     network, _ = loaded
-    image = darknet.IMAGE(416, 416, 3, batch_of(pictures[:1]))
-    with pytest.raises(InputError, match=r"image: expected 1038336 numbers, got 519168"):
-        darknet.network_predict_batch(network, image, 2, 416, 416, 0.01, 0.5)
+    image = darknet.IMAGE(512, 512, 3, batch_of(pictures[:1]))
+    with pytest.raises(InputError, match=r"image: expected 1572864 numbers, got 786432"):
+        darknet.network_predict_batch(network, image, 2, 512, 512, 0.01, 0.5)
 
 
 def test_names_can_be_decoded(tmp_path):
@@ -114,10 +116,10 @@ def test_predict_image_returns_the_outputs_of_a_classifier(tiny_classifier):
 
 def test_a_letterboxed_prediction(loaded, pictures):
     network, names = loaded
-    wide = darknet.make_image(416, 208, 3)
-    darknet.copy_image_from_bytes(wide, pictures[0][:208].tobytes())
+    wide = darknet.make_image(512, 256, 3)
+    darknet.copy_image_from_bytes(wide, pictures[0][:256].tobytes())
     darknet.predict_image_letterbox(network, wide)
-    found = darknet.get_network_boxes(network, 416, 208, 0.5, 0.5, None, 0, None, 1)
+    found = darknet.get_network_boxes(network, 512, 256, 0.5, 0.5, None, 0, None, 1)
     darknet.do_nms_sort(found, len(found), len(names), 0.45)
     ((label, _, (_, y, _, height)),) = darknet.remove_negatives(found, names, len(found))
     assert label == "aztec"

@@ -22,10 +22,10 @@ class Target:
     size: float  # longer side of the box as a share of the picture's longer side
     angle: float = 0.0  # degrees from the nearest quarter turn
     tilt: float = 0.0  # degrees between the surface and the picture plane
-    blur: float = 0.0  # pixels of a picture of 416
+    blur: float = 0.0  # pixels of a picture of 512
     contrast: float = 1.0  # difference of paper and ink, 0 to 1
     curvature: float = 0.0  # degrees of the cylinder that the code covers
-    module: float = math.inf  # along the longer side, in pixels of a picture of 416
+    module: float = math.inf  # along the longer side, in pixels of a picture of 512
 
 
 @dataclass(frozen=True)

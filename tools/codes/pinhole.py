@@ -28,6 +28,7 @@ Grey = NDArray[np.uint8]
 Random = np.random.Generator
 
 LONGER_SIDE = 960  # of every picture
+_INPUT = 512  # pixels of the network, in which modules and blur are told
 _SIDES = ((960, 720), (720, 960), (960, 540), (540, 960), (960, 960))
 _MIN_MODULE = (1.0, 1.0, 1.0, 0.6, 0.5)  # pixels of the picture
 _MIN_VISIBLE = 0.7
@@ -324,7 +325,7 @@ def _place(
     angle = abs((np.degrees(np.arctan2(direction[1], direction[0])) + 45) % 90 - 45)
     place = (*inner_low.tolist(), *inner_high.tolist())
     first, second = (16, 0) if across >= box[3] - box[1] else (32, 16)
-    module = np.linalg.norm(points[first] - points[second]) / symbol.modules * 416 / LONGER_SIDE
+    module = np.linalg.norm(points[first] - points[second]) / symbol.modules * _INPUT / LONGER_SIDE
     return Target(
         *(symbol.kind, place, float(inner), float(angle)),
         *(tilt, 0.0, contrast, curvature, float(module)),
@@ -407,8 +408,8 @@ def _expose(random: Random, light: Floats, targets: list[Target]) -> Photograph:
         picture = np.clip(picture + random.uniform(0.2, 1) * (picture - soft), 0, 1)
     quality = int(random.choice([20, 40, 60, 80, 92]))
     pixels = _stored(np.rint(picture * 255).astype(np.uint8), quality)
-    blur_at_416 = blur * 416 / LONGER_SIDE
-    return Photograph(pixels, tuple(replace(each, blur=blur_at_416) for each in targets))
+    blur_at_input = blur * _INPUT / LONGER_SIDE
+    return Photograph(pixels, tuple(replace(each, blur=blur_at_input) for each in targets))
 
 
 def _stored(pixels: Grey, quality: int) -> Grey:
@@ -445,7 +446,7 @@ def _rendering(random: Random) -> Photograph:
         longer = max(image.shape)
     size = max(box[2] - box[0], box[3] - box[1]) / longer
     pixels = np.repeat(image[..., None], 3, axis=2)
-    module = size * 416 / symbol.modules
+    module = size * _INPUT / symbol.modules
     target = Target(symbol.kind, tuple(map(float, box)), float(size), module=float(module))  # type: ignore[arg-type]
     return Photograph(pixels, (target,))
 

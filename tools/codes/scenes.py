@@ -31,7 +31,7 @@ from textures import TEXTURES
 Random = np.random.Generator
 Points = NDArray[np.float64]
 
-_CLASS_SHARES = (0.2, 0.19, 0.13, 0.2, 0.28)
+_CLASS_SHARES = (0.16, 0.22, 0.1, 0.23, 0.29)
 # Shares of scenes: without codes, clean renderings, close-ups, one code of any size; else several.
 _EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.22, 0.1, 0.24, 0.18
 _MAKERS = (*DISTRACTORS, *TEXTURES)

@@ -84,7 +84,7 @@ def _qr(random: np.random.Generator) -> Symbol:
 def _datamatrix(random: np.random.Generator) -> Symbol:
     longest = int(random.choice([8, 16, 30, 60, 160]))
     text = _payload(random, longest).replace("~", "-")
-    if random.random() < 0.25:
+    if random.random() < 0.4:
         return _rectangle(random)
     return Symbol(1, np.array(DataMatrix(text).matrix, np.bool_))
 
@@ -133,7 +133,7 @@ def _stacked(random: np.random.Generator) -> Symbol:
     is_expanded = random.random() < 0.4
     width = int(random.choice([53, 102])) if is_expanded else 50
     count = int(random.integers(2, 5)) if is_expanded else 2
-    tall = 34 if is_expanded else int(random.choice([5, 7, 12, 33]))
+    tall = 34 if is_expanded else int(random.choice([5, 7, 7, 12, 33]))
     alternating = np.arange(width) % 2 == 1
     rows: list[NDArray[np.bool_]] = []
     for number in range(count):
@@ -170,7 +170,7 @@ _LINEAR = (
     ("itf", string.digits, (6, 14)),
     ("codabar", string.digits, (5, 12)),
 )
-_STACKED_SHARE = 0.14
+_STACKED_SHARE = 0.22
 _ELEMENTS = (0.42, 0.23, 0.14, 0.09, 0.05, 0.03, 0.02, 0.02)  # widths of bars, 1 to 8 modules
 _LINEAR_SHARES = (0.26, 0.06, 0.12, 0.2, 0.12, 0.11, 0.09, 0.04)
 _MAKERS: tuple[Callable[[np.random.Generator], Symbol], ...] = (

@@ -46,8 +46,8 @@ _THRESHOLDS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8)
 _LARGE = 832  # pixels of the scenes for the larger inputs
 _LARGE_WORKERS = 0.4  # share of the processes that make them
 # Sides of the input, drawn for each batch: of the scenes of the .cfg's size and of the large ones.
-# Scenes of 832 pixels that become 416 alias as photographs of many pixels do in darknet's resize.
-_SIDES, _LARGE_SIDES = (416, 416, 416, 320, 480), (416, 416, 416, 608, 832)
+# Scenes of 832 pixels that become 512 alias as photographs of many pixels do in darknet's resize.
+_SIDES, _LARGE_SIDES = (512, 512, 512, 384, 576), (512, 512, 608, 832)
 _LARGE_SHARE = 0.4  # of the batches
 _REPORT_SECONDS = 115.0
 _RESERVE = 12.0  # seconds for the last report
@@ -102,7 +102,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=128, help="pictures of the .cfg's size")
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--decay", type=float, default=0.02)
-    parser.add_argument("--pool", type=int, default=45_000, help="scenes kept on the device")
+    parser.add_argument("--pool", type=int, default=34_000, help="scenes kept on the device")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--seed", type=int, default=100)
     parser.add_argument("--photos", type=Path, help="a folder that photographs.py made")

@@ -108,18 +108,18 @@ def test_a_list_in_a_folder_next_to_its_pictures_is_read_from_anywhere(here, mon
 
 def test_detect_with_an_option_of_darknet_is_darknets_detect(here, capsys):
     assert cli.main(["detect", *MODEL, "set/2.png", "-thresh", "0.5", "-nogpu"]) == 0
-    assert capsys.readouterr().out.endswith("milli-seconds.\naztec: 82%\n")
+    assert re.search(r"milli-seconds\.\naztec: \d\d%\n\Z", capsys.readouterr().out)
     assert cli.main(["detect", *MODEL[1:], "set/2.png", "-thresh", "0.5"]) == 2
     assert "cfg/coco.data: not found. Use: detector test" in capsys.readouterr().err
     (here / "cfg").mkdir()
     (here / "codes.data").rename(here / "cfg/coco.data")
     assert cli.main(["detect", *MODEL[1:], "set/2.png", "-ext_output", "-nogpu"]) == 0
-    assert "\naztec: 82%\t(left_x: " in capsys.readouterr().out
+    assert re.search(r"\naztec: \d\d%\t\(left_x: ", capsys.readouterr().out)
 
 
 def test_the_heading_tells_of_batches_and_nms(here, capsys):
     """The lines are those of darknet for these options, junk after numbers included."""
-    cfg = Path(MODEL[1]).read_text().replace("width=416", "width=416\nsubdivisions=8#")
+    cfg = Path(MODEL[1]).read_text().replace("width=", "subdivisions=8\nwidth=")
     head = "[yolo]\nnms_kind=greedynms\nbeta_nms=0.7#x\n"
     (here / "my.cfg").write_text(cfg.replace("[yolo]\n", head))
     model = [MODEL[0], "my.cfg", MODEL[2]]

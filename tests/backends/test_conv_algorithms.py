@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from engine.backends.cpu import blas, conv
+from engine.backends.cpu.conv import tiles
 from engine.backends.cpu.conv.base import spans
 from engine.backends.cpu.conv.unfused import Unfused
 from engine.backends.cpu.workers import Workers
@@ -441,3 +442,22 @@ def test_every_algorithm_has_cases():
 def test_algorithm_chosen_for_shapes_of_real_networks(op, expected):
     fitting = (module for module in conv.FAST if module.supports(op))
     assert next(fitting, ALGORITHMS["im2col"]) is ALGORITHMS[expected]
+
+
+@pytest.mark.parametrize("tiling", [tiles.FOUR, tiles.TWO])
+@pytest.mark.parametrize("sides", [(1000, 3), (32, 100), (5, 900)])
+def test_products_that_transform_weights_are_too_small_for_threads(monkeypatch, sides, tiling):
+    """OpenBLAS uses one thread for as many multiplications."""
+    product, sizes = np.tensordot, []
+
+    def counted(matrix, values, axes):
+        sizes.append(matrix.size * values[0].size)
+        return product(matrix, values, axes)
+
+    weight = np.random.default_rng(0).normal(size=(*sides, 3, 3)).astype(np.float32)
+    monkeypatch.setattr(np, "tensordot", counted)
+    found = tiles.transformed(weight, tiling)
+    assert max(sizes) <= 65536 * 4
+    g = tiles._transforms(tiling)[0]
+    expected = np.einsum("pi,ncij,qj->pqcn", g, weight.astype(np.float64), g)
+    np.testing.assert_allclose(found, expected.reshape(found.shape), rtol=1e-6, atol=1e-7)

@@ -18,7 +18,9 @@ from engine.arrays import Array
 from engine.plan.shapes import Shape
 
 _MOST_COVERED = 1.3  # ratio of the cells that tiles cover to those of the grid
-_VALUES_TOGETHER = 8 * 1024  # transformed in float64 at a time, so that they stay in the cache
+# Transformed in float64 at a time: OpenBLAS splits larger products among threads, which on busy
+# processors wait for each other much longer than they multiply.
+_VALUES_TOGETHER = 65536 * 4 // (36 * 9)
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,12 @@ def transformed(weight: Array, tiling: Tiling) -> Array:
     filters, channels = weight.shape[:2]
     taps = weight.reshape(filters, channels, 9).transpose(2, 1, 0)
     result = np.empty((tiling.seen**2, channels, filters), weight.dtype)
-    together = -(-_VALUES_TOGETHER // filters)
-    for first in range(0, channels, together):
-        part = slice(first, first + together)
-        result[:, part] = np.tensordot(both, taps[:, part], axes=1)
+    few = min(filters, _VALUES_TOGETHER)
+    together = _VALUES_TOGETHER // few
+    for n in range(0, filters, few):
+        for c in range(0, channels, together):
+            part = (slice(None), slice(c, c + together), slice(n, n + few))
+            result[part] = np.tensordot(both, taps[part], axes=1)
     return result
 
 

@@ -62,7 +62,10 @@ def _yolo(
     else:
         extent = np.exp(np.stack([across, down], axis=1))
     extent *= np.divide(head.anchors, head.network).astype(values.dtype)[anchor]
-    centre = np.stack([(cell % width + x) / width, (cell // width + y) / height], axis=1)
+    # Cast first: an operation that casts by itself crashes in NumPy where memory is scarce.
+    corner = np.stack([cell % width, cell // width], axis=1).astype(np.float64)
+    inside = np.stack([x, y], axis=1).astype(np.float64)
+    centre = (corner + inside) / np.array([width, height], np.float64)
     if head.point == "left_top":
         centre += extent / 2
     elif head.point == "right_bottom":

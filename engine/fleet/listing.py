@@ -20,11 +20,12 @@ from engine.fleet.batches import picture_column, to_picture
 from engine.fleet.lazy_pictures import open_lazily
 from engine.inputs import Wanted
 from engine.sources import archive, media
-from engine.sources.expand import STDIN, expand
+from engine.sources.expand import STDIN, expand, warn_about_other_files
 from engine.sources.media import Media, MediaKind
 from engine.vision.extensions import PICTURE_EXTENSIONS
 
-_CONTAINERS = (".parquet", ".pq", archive.SUFFIX)  # of many pictures
+_TABLES = (".parquet", ".pq")
+_CONTAINERS = (*_TABLES, archive.SUFFIX)  # of many pictures
 _ROWS_PER_READ = 16
 
 
@@ -47,8 +48,8 @@ def list_entries(
 ) -> Iterator[Entry]:
     """Yield the pictures that the names stand for, in order; `lines` are the names in `-`.
 
-    A folder stands for its pictures, its Parquet files and its .tar files. File names become
-    absolute, because workers open them from other working directories.
+    A folder stands for its pictures and its Parquet files. Its .tar files are left out, as without
+    a cluster. File names become absolute, because workers open them from other working directories.
     """
     for name in names:
         if storage.is_remote(name):
@@ -102,7 +103,7 @@ def _tables_in(folder: str, *, recursive: bool) -> list[str]:
     if folder == STDIN or not Path(folder).is_dir():
         return []
     found = Path(folder).rglob("*") if recursive else Path(folder).glob("*")
-    return sorted(str(each) for each in found if each.suffix.lower() in _CONTAINERS)
+    return sorted(str(each) for each in found if each.suffix.lower() in _TABLES)
 
 
 def _list_file(name: str) -> Iterator[Entry]:
@@ -139,6 +140,8 @@ def _list_store(name: str, *, recursive: bool) -> Iterator[Entry]:
         yield Entry(name, problem=f"{shown(name)}: cannot be listed: {storage.reason(error)}")
         return
     paths = sorted(each.path for each in found if each.is_file and is_wanted(each.path))
+    if folder == name and (archives := sum(map(_is_archive, found))):
+        warn_about_other_files(name, f"{archives} .tar file(s)", f"'{bare.rstrip('/')}/*{options}'")
     if not paths:
         yield Entry(name, problem=f"{shown(name)}: has no pictures")
     for each in paths:
@@ -146,7 +149,11 @@ def _list_store(name: str, *, recursive: bool) -> Iterator[Entry]:
 
 
 def _is_supported(path: str) -> bool:
-    return PurePosixPath(path).suffix.lower() in (*PICTURE_EXTENSIONS, *_CONTAINERS)
+    return PurePosixPath(path).suffix.lower() in (*PICTURE_EXTENSIONS, *_TABLES)
+
+
+def _is_archive(info: pyarrow.fs.FileInfo) -> bool:
+    return bool(info.is_file and PurePosixPath(info.path).suffix.lower() == archive.SUFFIX)
 
 
 # ---------------------------------------------------------------- in Parquet files

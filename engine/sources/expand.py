@@ -121,10 +121,7 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
         found = ", ".join(
             f"{others[kind]} {name}" for kind, name in _LEFT_OUT.items() if others[kind]
         )
-        what = (
-            "%s: only pictures of a folder are read, left out: %s. Name them, as with a pattern: %s"
-        )
-        _log.warning(what, shown(folder), found, shown(f"'{folder.rstrip('/')}/*'"))
+        warn_about_other_files(folder, found, f"'{folder.rstrip('/')}/*'")
     if counts:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
         install = f", or run: {extras.command(EXTRA)}" if any(map(needs_extra, counts)) else ""
@@ -134,6 +131,14 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
             *(shown(folder), kinds, install),
         )
     return others.total()
+
+
+def warn_about_other_files(folder: str, found: str, pattern: str) -> None:
+    """Warn about files of a folder that hold pictures and are read only when they are named."""
+    _log.warning(
+        "%s: only pictures of a folder are read, left out: %s. Name them, as with a pattern: %s",
+        *(shown(folder), found, shown(pattern)),
+    )
 
 
 def warn_about_inner_folders(folder: str, hint: str) -> None:

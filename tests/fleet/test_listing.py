@@ -137,12 +137,30 @@ def test_tar_files_are_read_in_parts(folder):
     assert [each.pictures for each in list_entries([f"{store}/set.tar"])] == [64, 64, 22]
     Path("sets").mkdir()
     Path("set.tar").rename("sets/set.tar")
-    assert [each.pictures for each in list_entries(["sets"])] == [64, 64, 22]
+    assert [each.pictures for each in list_entries(["sets/*"])] == [64, 64, 22]
     out = Folder(str(folder.parent / "out"))
     shard_plan.write(out, found, 100)
     assert [
         each for shard in range(2) for each in shard_plan.ShardPlan(out).entries(shard)
     ] == found
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_tar_files_in_a_folder_are_left_out_and_counted(folder, caplog, store):
+    Path("mixed").mkdir()
+    (folder / "0000.png").rename("mixed/a.png")
+    write_archive("mixed/m.tar", folder)
+    name = f"file://{folder.parent}/mixed" if store else "mixed"
+    assert names_in(list_entries([name])) == ["a.png"]
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        f"{name}: only pictures of a folder are read, left out: 1"
+    )
+    assert record.getMessage().endswith(f" Name them, as with a pattern: '{name}/*'")
+    assert names_in(list_entries([f"{name}/*"])) == ["a.png", "m.tar"]
+    Path("mixed/a.png").unlink()
+    (nothing,) = list_entries([name])
+    assert "has no pictures" in nothing.problem
 
 
 def test_a_damaged_tar_file_keeps_what_is_intact(folder):

@@ -82,6 +82,11 @@ class OutputNames:
             _announce(item.name, name)
         return name
 
+    def folders_left_out(self, item: Item) -> str:
+        """Return the folders of a source that its name lacks because names are flat."""
+        source = item.name.removesuffix(f"#{item.member}") if item.member else item.name
+        return self._folder_of(media_of(source)) if self._is_flat else ""
+
     def assign(self, found: Iterable[Media]) -> tuple[NamedMedia, ...]:
         """Name the sources that are known in advance; announce the numbers in one line."""
         named = []

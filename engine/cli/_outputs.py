@@ -265,8 +265,13 @@ def _coco_sinks(
     if has_results:
         yield CocoResults(arguments.json, images, feed.found, existing=existing)
     if arguments.coco_dataset:
-        dataset = (arguments.coco_dataset, images, feed.found)
-        yield CocoDataset(*dataset, existing=existing, has_results=has_results)
+        assert feed.naming is not None
+        yield CocoDataset(
+            *(arguments.coco_dataset, images, feed.found),
+            existing=existing,
+            naming=feed.naming,
+            has_results=has_results,
+        )
 
 
 def _folder_sinks(

@@ -179,6 +179,19 @@ def test_a_picture_that_is_named_twice_is_in_the_data_set_once(detect, folder):
     assert [each["file_name"] for each in found["images"]] == ["dog.jpg"]
 
 
+def test_a_data_set_names_the_folders_of_pictures_with_flat_outputs(detect, folder):
+    for name in ("k/x/1.jpg", "k/y/1.jpg"):
+        write_picture(folder / name)
+    with tarfile.open(folder / "k/y/set.tar", "w") as archive:
+        archive.add(folder / "val/dog.jpg", "deep/dog.jpg")
+    where = ["-o", "drawn", "--coco-dataset", "set.json", "--flat"]
+    assert detect("k/x/1.jpg", "k/y/1.jpg", "k/y/set.tar", *where).status == 0
+    names = [each["file_name"] for each in json.loads((folder / "set.json").read_text())["images"]]
+    assert names == ["x/1.jpg", "y/1.jpg", "y/set/deep/dog.jpg"]
+    drawn = {each.name for each in (folder / "drawn").iterdir() if each.suffix == ".jpg"}
+    assert drawn == {"1.jpg", "1-2.jpg"}
+
+
 def test_a_data_set_without_pictures_is_valid(detect, folder):
     (folder / "broken.jpg").write_bytes(b"no")
     assert detect("broken.jpg", "--coco-dataset", "set.json").status == 1

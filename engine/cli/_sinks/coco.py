@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from engine.cli._output_files import Existing
+from engine.cli._output_names import OutputNames
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sinks.text_output import TextOutput
@@ -166,8 +167,10 @@ class CocoDataset(Sink):
         known: Sequence[NamedMedia],
         *,
         existing: Existing,
+        naming: OutputNames,
         has_results: bool = False,
     ) -> None:
+        self._naming = naming
         self._numbers = images
         has_ids = bool(images) or has_results
         self._ids = _ImageIds("--coco-dataset", images, known) if has_ids else None
@@ -197,9 +200,12 @@ class CocoDataset(Sink):
             self._names.add(item.name)
         image_id = self._ids.id_of(item) if self._ids else 1 + len(self._images)
         width, height = outcome.size
+        name = _file_name(item)
+        if not item.frame:  # a source keeps its folders, even if the outputs have none
+            name = (PurePath(self._naming.folders_left_out(item)) / name).as_posix()
         image = {
             "id": image_id,
-            "file_name": _file_name(item),
+            "file_name": name,
             "width": width,
             "height": height,
         }

@@ -97,10 +97,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
     output.add_argument("--quiet", action="store_true", help="print no table and no progress")
 
 
-def written_to(arguments: argparse.Namespace) -> list[str] | None:
-    """Return the files and folders that the run writes, or None for a quiet run."""
-    if arguments.quiet:
-        return None
+def written_to(arguments: argparse.Namespace) -> list[str]:
+    """Return the files and folders that the run writes."""
     names = ("output", *_FILES, "save_txt", "crops", "save_mot")
     chosen = (getattr(arguments, name, None) for name in names)
     return [shown(path) for path in chosen if path not in (None, "-")]

@@ -37,15 +37,17 @@ def run_all(
     keep_pictures: bool = False,
     fail_fast: bool = False,
     resume: bool = False,
-    written_to: Sequence[str] | None = None,
+    written_to: Sequence[str] = (),
+    sums_up: bool = False,
     following: Following | None = None,
     hiding: Mapping[str, Any] | None = None,
 ) -> int:
     """Run all pictures of the feed and return the exit status; sinks get the results in order.
 
-    With `written_to`, which names the outputs, a last line sums up a run of several pictures. With
-    `resume` the pictures that the outputs have are left out. `following` gives the boxes of results
-    an identity. `hiding` holds arguments of Result.hide().
+    With `sums_up` a last line sums up a run of several pictures; `written_to` names the outputs in
+    this line, and in that of an interrupted run. With `resume` the pictures that the outputs have
+    are left out. `following` gives the boxes of results an identity. `hiding` holds arguments of
+    Result.hide().
     """
     # taken by the detector, without a result yet, and the sinks that wait for it
     waiting: deque[tuple[Item, Sequence[Sink]]] = deque()
@@ -71,18 +73,26 @@ def run_all(
         keep_pictures=keep_pictures,
         expand=False,
     )
+
+    def report_interrupt() -> None:
+        """Say how far the outputs go, because they may look like those of a whole run."""
+        done = f"{count} picture{'s' * (count != 1)} done"
+        before = f", {earlier} done before" if earlier else ""
+        where = f"; results of these are in {', '.join(written_to)}" if written_to else ""
+        progress.print_stderr(f"interrupted: {done}{before}{where}")
+
     progress.start(feed.total)
     with (
         Interrupts() as interrupts,
-        _started(sinks, about, detector.labels, progress, interrupts),
+        _started(sinks, about, detector.labels, progress, interrupts, report_interrupt),
         closing(stream) as outcomes,
     ):
         first = start = time.perf_counter()
         for outcome in outcomes:
             item, wanted = waiting.popleft()
             milliseconds = (time.perf_counter() - start) * 1e3
-            count += item.is_picture
             with interrupts.deferred():
+                count += item.is_picture
                 if isinstance(outcome, ImageError):
                     failures += item.is_picture
                     failed_sources += not item.is_picture
@@ -113,7 +123,7 @@ def run_all(
         progress.print_stderr(
             f"{failed_sources} {what} no pictures or could not be read to the end"
         )
-    if written_to is not None:
+    if sums_up:
         where = f": {', '.join(written_to)}" if written_to else ""
         before = f", {earlier} done before" if earlier else ""
         if earlier and not count:
@@ -147,8 +157,12 @@ def _started(
     labels: Sequence[str],
     progress: Progress,
     interrupts: Interrupts,
+    report_interrupt: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
-    """Start the sinks; complete them after the run or an interrupt, discard them after an error."""
+    """Start the sinks; complete them after the run or an interrupt, discard them after an error.
+
+    `report_interrupt` is called when they are complete after an interrupt.
+    """
     started: list[Sink] = []
     try:
         for sink in sinks:  # all of them before one changes a file: a refused run changes none
@@ -160,6 +174,7 @@ def _started(
             yield
         except KeyboardInterrupt:  # the usual way to stop a camera
             _finish(started, progress, interrupts)
+            report_interrupt()
             raise
         _finish(started, progress, interrupts)
     except BaseException:

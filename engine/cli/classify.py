@@ -47,4 +47,5 @@ def run(arguments: argparse.Namespace) -> int:
             fail_fast=arguments.fail_fast,
             resume=arguments.resume,
             written_to=_outputs.written_to(arguments),
+            sums_up=not arguments.quiet,
         )

@@ -1,4 +1,4 @@
-"""Signals end a run at once and silently, and its files are complete."""
+"""Signals end a run at once and in one line, and its files are complete."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def place(tmp_path, tiny_detector):
 @pytest.fixture
 def running(place, tiny_detector):
     """Start a run that has processed one picture and waits for more names on stdin."""
-    outputs = ["--jsonl", "found.jsonl", "--json", "found.json", "-o", "out"]
+    outputs = ["--jsonl", "found.jsonl", "--json", "found.json", "-o", "out", "--quiet"]
     command = ["detect", *tiny_detector.options, *outputs, "-"]
     process = start(ENGINE, *command, cwd=place, stdin=subprocess.PIPE)
     process.stdin.write("street.png\n" * 5)
@@ -76,6 +76,8 @@ def test_signal_ends_a_run_and_leaves_whole_files(running, place, number):
     lines = (place / "found.jsonl").read_text().splitlines()
     assert len(lines) >= 3
     assert all(json.loads(line)["path"] == "street.png" for line in lines)
+    where = "results of these are in out, found.json, found.jsonl"
+    assert err.splitlines()[-1] == f"interrupted: {len(lines)} pictures done; {where}"
     # results so far must be complete
     assert len(json.loads((place / "found.json").read_text())["images"]) == len(lines)
     for picture in (place / "out").glob("street*.png"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
 from engine.cli._output_files import real
@@ -51,7 +51,7 @@ class OutputNames:
         self._earlier: dict[str, list[str]] = {}  # names, by pictures
         self._keeps_any = False  # of these names
         for record in self._records if resumes else ():
-            for key, (name, picture) in record.owners.items():
+            for key, (name, picture, _) in record.owners.items():
                 if not picture:
                     continue
                 is_shared = self._owners.setdefault(key, picture) != picture
@@ -124,6 +124,20 @@ class OutputNames:
         """Record in all folders that a name belongs to a source, unless they say so."""
         for record in self._records:
             record.claim(Owned(name, self._identity(source)))
+
+    def reopen(self, found: Sequence[NamedMedia]) -> None:
+        """Record that the outputs of these sources, which the run replaces, are not done."""
+        named = [Owned(output, self._identity(media.name)) for media, output in found]
+        archives = tuple(
+            self._identity(media.name) for media, _ in found if media.kind is MediaKind.ARCHIVE
+        )
+        for record in self._records:
+            record.reopen(named, archives)
+
+    def is_due(self, name: str, source: str) -> bool:
+        """Tell whether a run that was to replace the outputs of a source has not done so."""
+        owned = Owned(name, self._identity(source))
+        return any(record.is_due(owned) for record in self._records)
 
     def _unused(self, wanted: str, picture: str) -> tuple[str, bool]:
         earlier = self._earlier.get(picture, [])

@@ -1,17 +1,19 @@
 """A record in a folder of outputs: which name belongs to which picture, for runs that resume.
 
-A line without a picture names a file, such as predictions.jpg, that searches leave out.
+A line without a picture names a file, such as predictions.jpg, that searches leave out. A line with
+"done": false says that a run set out to replace what is there, and has not done so yet.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from pathlib import Path, PurePath
 from typing import IO, NamedTuple
 
 from engine.cli._output_files import real
+from engine.cli._sinks.file_names import suffix_of
 from engine.errors import InputError
 from engine.files import locks
 from engine.files.atomic import unwritable
@@ -27,6 +29,7 @@ class Owned(NamedTuple):
 
     name: str
     picture: str
+    is_done: bool = True
 
 
 def add_file(path: Path) -> None:
@@ -74,17 +77,63 @@ class OutputRecord:
                     raise self._taken_error(other)
                 if self.owners.get(key) == owned:  # another run has added the same line
                     return
-                file.truncate(self._size)
-                line = {"output": owned.name}
-                if owned.picture:
-                    line["picture"] = self._relative(owned.picture)
-                file.write(json.dumps(line).encode() + b"\n")
-                file.flush()
-                self._size = file.tell()
+                self._add(file, [owned])
         except OSError as error:
             raise unwritable(self._path, error) from None
-        self._lines += 1
-        self.owners[key] = owned
+
+    def reopen(self, named: Iterable[Owned], archives: tuple[str, ...]) -> None:
+        """Say that outputs which exist are not done: those of these pictures and archives.
+
+        If another picture owns a name, its outputs stay its own until they are replaced.
+        """
+        wanted = {self._key_of(each): each for each in named}
+        if not (os.path.lexists(self._path) or any(map(self._has_file, wanted.values()))):
+            return
+        pictures = {each.picture for each in wanted.values()}
+        members = tuple(f"{each}#" for each in archives)
+        try:
+            with self._path.open("ab+") as file, locks.held(file):
+                self._read_on(file)
+                earlier = [
+                    each
+                    for each in self.owners.values()
+                    if each.picture in pictures or each.picture.startswith(members)
+                ]
+                unknown = [
+                    each
+                    for key, each in wanted.items()
+                    if key not in self.owners and self._has_file(each)
+                ]
+                done = (each for each in (*earlier, *unknown) if each.is_done)
+                self._add(file, [each._replace(is_done=False) for each in done])
+        except OSError as error:
+            raise unwritable(self._path, error) from None
+
+    def is_due(self, owned: Owned) -> bool:
+        """Tell whether a run that was to replace the outputs of a picture has not done so."""
+        return self.owners.get(self._key_of(owned)) == owned._replace(is_done=False)
+
+    def _has_file(self, owned: Owned) -> bool:
+        endings = (".txt", suffix_of(owned.picture))
+        return any(os.path.lexists(self._path.parent / (owned.name + each)) for each in endings)
+
+    def _add(self, file: IO[bytes], added: Iterable[Owned]) -> None:
+        """Write lines after the last whole one, at once."""
+        lines = []
+        for each in added:
+            line: dict[str, object] = {"output": each.name}
+            if each.picture:
+                line["picture"] = self._relative(each.picture)
+            if not each.is_done:
+                line["done"] = False
+            lines.append(json.dumps(line).encode() + b"\n")
+            self.owners[self._key_of(each)] = each
+        if lines:
+            file.truncate(self._size)
+            file.write(b"".join(lines))
+            file.flush()
+            self._size = file.tell()
+            self._lines += len(lines)
 
     def _read_on(self, file: IO[bytes]) -> dict[str, Owned]:
         """Read the whole lines that were added, and return what they say, by key."""
@@ -105,7 +154,8 @@ class OutputRecord:
             is_inside = not PurePath(name).is_absolute() and ".." not in PurePath(name).parts
             if not (name and is_inside and b"\0" not in os.fsencode(name)):
                 raise ValueError("no name of a file in this folder")
-            return Owned(name, self._absolute(picture) if picture else "")
+            is_done = entry.get("done", True) is not False
+            return Owned(name, self._absolute(picture) if picture else "", is_done)
         except (AttributeError, ValueError, KeyError, TypeError):
             where = f"{shown(self._path)}: line {self._lines}"
             hint = "Remove this file: then names alone tell which pictures are done"

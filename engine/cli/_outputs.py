@@ -153,7 +153,7 @@ def progress(arguments: argparse.Namespace) -> Progress:
 def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list[Sink]:
     """Create the sinks; each raises an error now if it cannot write its output."""
     from engine.cli import _model, _output_files
-    from engine.cli._sinks.record import Record
+    from engine.cli._sinks.record import Record, Replaced
     from engine.cli._sinks.table import Table
 
     _check_combination(arguments)
@@ -178,8 +178,10 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
     ]
     if feed.naming and feed.naming.has_folders:
         # Names are recorded before files appear, and after files that replace others.
-        record = Record(feed.naming, feed.found)
-        made.insert(len(made) if existing == "replace" else 0, record)
+        if existing != "replace":
+            made.insert(0, Record(feed.naming, feed.found))
+        if existing != "refuse":
+            made.append(Replaced(feed.naming, feed.found, reopens=existing == "replace"))
     if not (arguments.quiet or arguments.progress or any(sink.is_stdout for sink in made)):
         made.insert(0, Table(progress.print))
     return made

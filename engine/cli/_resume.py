@@ -16,9 +16,11 @@ def lacking(item: Item, sinks: Sequence[Sink]) -> tuple[Sink, ...]:
     Outputs that cannot tell (crops, a table, rows of boxes) are written before the others, so they
     are complete if the others are.
     """
-    answers = [sink.lacks(item) for sink in sinks]
+    is_due = any(sink.is_due(item) for sink in sinks)  # what its files say is out of date
+    answers = [(is_due and sink.has_names) or sink.lacks(item) for sink in sinks]
     if None in answers and False in answers:
-        found = next((each for sink in sinks if (each := sink.found(item)) is not None), None)
+        telling = [sink for sink in sinks if not (is_due and sink.has_names)]
+        found = next((each for sink in telling if (each := sink.found(item)) is not None), None)
         answers = [
             sink.misses(item, found) if lacks is None else lacks
             for sink, lacks in zip(sinks, answers, strict=True)

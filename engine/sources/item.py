@@ -29,3 +29,8 @@ class Item:
     output: str = ""  # what the names of its output files begin with: folders and a stem
     member: str = ""  # its path inside an archive
     is_picture: bool = True  # or the error of a folder, list, archive, video or camera
+
+    @property
+    def source_name(self) -> str:
+        """The picture or, for a frame, its video."""
+        return self.frame.video if self.frame else self.name

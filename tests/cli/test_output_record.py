@@ -194,6 +194,53 @@ def test_a_run_that_overwrites_and_stops_leaves_a_record_of_what_it_wrote(here, 
     }
 
 
+def files_below(folder):
+    return {str(path): path.read_bytes() for path in folder.rglob("[!.]*") if path.is_file()}
+
+
+@pytest.mark.parametrize("has_record", [True, False])
+@pytest.mark.parametrize("more", [[], ["--csv", "a.csv"], ["--jsonl", "a.jsonl"]])
+def test_a_run_that_overwrites_and_stops_is_completed_by_resume(here, detect, has_record, more):
+    add(here, "a/x.jpg", "b/x.jpg", "c/x.jpg", "d/x.jpg")
+    run = ("pics", "--recursive", "-o", "out", "--save-txt", "labels", *more)
+    other, wanted = ("--threshold", "0.9"), ("--threshold", "0.01")
+    assert detect(*run, *wanted)[0] == 0
+    expected = files_below(here / "out") | files_below(here / "labels")
+    rows = [path.read_text() for path in here.glob("a.csv")]
+    assert detect(*run, *other, "--overwrite")[0] == 0
+    assert files_below(here / "out") | files_below(here / "labels") != expected
+    if not has_record:
+        for record in here.rglob(FILE):
+            record.unlink()
+    good = (here / "pics/b/x.jpg").read_bytes()
+    (here / "pics/b/x.jpg").write_bytes(b"no picture")
+    assert detect(*run, *wanted, "--overwrite", "--fail-fast")[0] == 1
+    (here / "pics/b/x.jpg").write_bytes(good)
+    assert detect(*run, *wanted, "--resume")[0] == 0
+    assert files_below(here / "out") | files_below(here / "labels") == expected
+    assert [path.read_text() for path in here.glob("a.csv")] == rows
+    before = {path: path.stat().st_mtime_ns for path in here.glob("*/*/*.*")}
+    assert detect(*run, *wanted, "--resume")[0] == 0  # all of them are done
+    assert {path: path.stat().st_mtime_ns for path in here.glob("*/*/*.*")} == before
+
+
+def test_an_archive_that_was_to_be_replaced_is_completed(here, detect):
+    add(here, "x.jpg", "y.jpg", "z.jpg")
+    with tarfile.open(here / "set.tar", "w") as file:
+        for name in ("x.jpg", "y.jpg", "z.jpg"):
+            file.add(here / "pics" / name, name)
+    run = ("set.tar", "--save-txt", "labels")
+    assert detect(*run, "--threshold", "0.01")[0] == 0
+    expected = files_below(here / "labels")
+    assert detect(*run, "--threshold", "0.9", "--overwrite")[0] == 0
+    whole = (here / "set.tar").read_bytes()
+    (here / "set.tar").write_bytes(whole[:2000])
+    assert detect(*run, "--threshold", "0.01", "--overwrite")[0] == 1
+    (here / "set.tar").write_bytes(whole)
+    assert detect(*run, "--threshold", "0.01", "--resume")[0] == 0
+    assert files_below(here / "labels") == expected
+
+
 def test_a_folder_without_pictures_gets_no_name(here, detect):
     (here / "pics").mkdir()
     assert detect("pics", "--save-txt", "labels", "--resume")[0] == 1

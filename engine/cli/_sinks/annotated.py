@@ -88,6 +88,7 @@ class Annotated(Sink):
         else:
             _refuse_other_files(target)
             self._folder = _output_files.OutputFolder("-o", target, reserved, existing=existing)
+            self.has_names = True
             self._folder.refuse_pictures_here(each.media for each in known)
             self._folder.check(map(_name_for, known))
 
@@ -142,7 +143,7 @@ class Annotated(Sink):
             self._videos.pop(output).finish()
 
     def _new_file(self, item: Item, name: str) -> NewFile:
-        source = item.frame.video if item.frame else item.name
+        source = item.source_name
         if self._file is None:
             self._reserved.add_input(source)
             return self._folder.new_file(name)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 class Sink:
     """An output of a run; its constructor raises errors before a network is loaded."""
 
+    has_names = False  # writes files of the names that are recorded for pictures
     is_stdout = False  # writes to stdout, where nothing else must be printed
 
     def lacks(self, item: Item) -> bool | None:
@@ -21,6 +22,10 @@ class Sink:
         A run that resumes calls this once for each picture, in order.
         """
         return None
+
+    def is_due(self, item: Item) -> bool:
+        """Tell whether a run that was to replace the files of a picture has not done so."""
+        return False
 
     def found(self, item: Item) -> int | None:
         """Return how many objects an earlier run found in a picture; None if that is unknown."""

@@ -21,6 +21,8 @@ from engine.sources.media import MediaKind
 class Labels(Sink):
     """Label files in a folder; a picture without boxes gets an empty one."""
 
+    has_names = True
+
     def __init__(
         self,
         folder: str,

@@ -31,4 +31,36 @@ class Record(Sink):
         self._claim(item)
 
     def _claim(self, item: Item) -> None:
-        self._naming.claim(item.output, item.frame.video if item.frame else item.name)
+        """Claim a name before its files appear, but not before they replace others."""
+        if not self.is_due(item):
+            self._naming.claim(item.output, item.source_name)
+
+    def is_due(self, item: Item) -> bool:
+        return self._naming.is_due(item.output, item.source_name)
+
+
+class Replaced(Record):
+    """Lines that are written after the files of a picture have replaced others."""
+
+    def __init__(self, naming: OutputNames, known: Sequence[NamedMedia], *, reopens: bool) -> None:
+        super().__init__(naming, known)
+        self._reopened = known if reopens else ()
+        self._videos: dict[str, str] = {}  # sources, by names; their files are complete at the end
+
+    def lacks(self, item: Item) -> None:
+        """Leave the answer to the other outputs."""
+
+    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
+        if self._reopened:
+            self._naming.reopen(self._reopened)
+        super().begin(about, labels)
+
+    def finish(self) -> None:
+        for name, source in self._videos.items():
+            self._naming.claim(name, source)
+
+    def _claim(self, item: Item) -> None:
+        if item.frame and self.is_due(item):
+            self._videos[item.output] = item.source_name
+        else:
+            self._naming.claim(item.output, item.source_name)

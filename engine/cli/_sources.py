@@ -198,7 +198,7 @@ def feed(
         raise InputError(_NOTHING_NAMED)
     if arguments.overwrite and all(map(_is_missing, found)):
         problem = found[0].problem or f"{shown(found[0].name)}: no such file or folder"
-        raise InputError(f"{problem}. Nothing is read, so nothing is replaced")
+        raise InputError(f"{problem.removesuffix('.')}. Nothing is read, so nothing is replaced")
     found = _without_earlier_results(_without_results(found, output_folders))
     videos = [each for each in found if each.has_frames]
     if videos and not untrusted:

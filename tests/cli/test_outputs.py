@@ -217,6 +217,9 @@ def test_outputs_are_not_replaced_for_nothing(detect, tree):
     assert (done.status, done.out) == (2, "")
     assert done.err.endswith("Nothing is read, so nothing is replaced\n")
     assert (tree / "old.csv").read_text() == "kept"
+    (tree / "empty").mkdir()
+    done = detect("empty", "--csv", "old.csv", "--overwrite")
+    assert done.err.endswith("--recursive. Nothing is read, so nothing is replaced\n")
     assert detect("list.txt", "one/7.jpg", "--csv", "old.csv", "--overwrite").status == 1
     assert (tree / "old.csv").read_text() != "kept"
 

@@ -7,6 +7,7 @@ import logging
 import queue
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from logging.handlers import QueueHandler, QueueListener, WatchedFileHandler
 from pathlib import Path
@@ -16,6 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from engine.errors import InputError
+from engine.files.atomic import refuse_address
 from engine.files.naming import escaped, shown
 
 _MAX_QUEUED_LINES = 10_000  # a disk that is slower loses lines, not answers
@@ -95,6 +97,10 @@ class AccessLog:
 
     def __init__(self, path: str) -> None:
         try:
+            if path != "-":
+                refuse_address(path)
+                with suppress(FileExistsError):  # a file, below which opening will fail
+                    Path(path).parent.mkdir(parents=True, exist_ok=True)
             handler = logging.StreamHandler() if path == "-" else WatchedFileHandler(Path(path))
         except OSError as error:
             raise InputError(f"--access-log {shown(path)}: {error.strerror}") from None

@@ -336,8 +336,17 @@ def test_access_log_has_a_line_for_each_request(detector, pictures, tmp_path):
 
 
 def test_access_log_that_cannot_be_opened_is_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"--access-log .*: "):
-        AccessLog(str(tmp_path / "missing" / "access.log"))
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"--access-log .*: Not a directory"):
+        AccessLog(str(tmp_path / "file" / "access.log"))
+    with pytest.raises(InputError, match="expected a path on this machine, got an address"):
+        AccessLog("s3://bucket/access.log")
+
+
+def test_missing_folders_of_the_access_log_are_made(tmp_path):
+    path = tmp_path / "new" / "folder" / "access.log"
+    with AccessLog(str(path)):
+        assert path.is_file()
 
 
 # ------------------------------------------------------------ URLs

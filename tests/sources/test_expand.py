@@ -163,6 +163,12 @@ def test_a_list_names_pictures_line_by_line(tree, content):
     assert found("list.txt") == ["b.jpg", "deep/c.webp"]
 
 
+def test_quotes_in_a_list_keep_the_blanks_of_a_name(tree):
+    (tree / " b.jpg ").touch()
+    (tree / "list.txt").write_text('" b.jpg "\n')
+    assert found("list.txt") == [" b.jpg "]
+
+
 def test_list_entries_may_be_relative_to_the_list(tree):
     (tree / "deep" / "list.txt").write_text("c.webp\nb.jpg\nnone.jpg\n")
     assert found("deep/list.txt") == ["deep/c.webp", "b.jpg", "none.jpg"]

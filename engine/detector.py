@@ -60,7 +60,7 @@ class Detector:
         >>> with engine.load(batch=2) as detector:
         ...     results = detector(["docs/parcel.jpg", "docs/scene.jpg"], threshold=0.6)
         >>> [len(result) for result in results]
-        [5, 0]
+        [7, 0]
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class Result:
     Examples:
         >>> result = engine.load()("docs/parcel.jpg", classes=["qr"])
         >>> result.xyxy.round().tolist()
-        [[543.0, 377.0, 606.0, 439.0]]
+        [[542.0, 378.0, 608.0, 439.0]]
         >>> result.save("annotated.png", overwrite=True).name
         'annotated.png'
     """

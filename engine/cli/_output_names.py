@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
+from types import MappingProxyType
 
 from engine.cli._output_files import real
 from engine.cli._output_record import FILE as RECORD
@@ -35,10 +36,13 @@ class OutputNames:
         *,
         is_flat: bool,
         needs_stems: bool,
-        folders: Iterable[str] = (),
+        folders: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         resumes: bool = False,
     ) -> None:
-        """Create names; with `needs_stems` x.jpg and x.png differ, as both would have a x.txt."""
+        """Create names; with `needs_stems` x.jpg and x.png differ, as both would have a x.txt.
+
+        `folders` says what the run writes into each: pictures, crops or labels.
+        """
         self._common = common
         self._is_flat = is_flat
         self._needs_stems = needs_stems
@@ -46,12 +50,12 @@ class OutputNames:
         self._numbers: dict[str, int] = {}  # the last number appended to a name
         self._folders: dict[str, str] = {}  # of outputs, by those of sources
         self._real_folders: dict[str, str] = {}
-        self._records = [OutputRecord(each, self._key_of) for each in folders]
+        self._records = [OutputRecord(each, self._key_of, holds) for each, holds in folders.items()]
         self._owners: dict[str, str] = {}  # pictures, by the keys of names of earlier runs
         self._earlier: dict[str, list[str]] = {}  # names, by pictures
         self._keeps_any = False  # of these names
         for record in self._records if resumes else ():
-            for key, (name, picture, _) in record.owners.items():
+            for key, (name, picture, *_) in record.owners.items():
                 if not picture:
                     continue
                 is_shared = self._owners.setdefault(key, picture) != picture
@@ -161,7 +165,7 @@ class OutputNames:
         return True
 
     def _key_of(self, owned: Owned) -> str:
-        return owned.name if self._needs_stems else owned.name + _ending_of(media_of(owned.picture))
+        return owned.name if self._needs_stems else owned.name + ending_of(media_of(owned.picture))
 
     def _identity(self, name: str) -> str:
         """Return a path that does not depend on the current folder and on links to folders."""
@@ -215,7 +219,8 @@ def _parent(name: str) -> str:
     return os.path.dirname(os.path.abspath(name))  # noqa: PTH100, PTH120 - keeps undecodable bytes
 
 
-def _ending_of(media: Media) -> str:
+def ending_of(media: Media) -> str:
+    """Return what the name of the annotated copy of a source ends in."""
     if media.kind is MediaKind.ARCHIVE:  # its outputs are in a folder
         return ""
     return extension_for(media.name) if media.has_frames else file_names.suffix_of(media.name)

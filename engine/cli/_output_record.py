@@ -30,6 +30,7 @@ class Owned(NamedTuple):
     name: str
     picture: str
     is_done: bool = True
+    holds: tuple[str, ...] = ()  # what the folder has of it; older records do not tell
 
 
 def add_file(path: Path) -> None:
@@ -50,11 +51,17 @@ class OutputRecord:
     it wrote a file of that name.
     """
 
-    def __init__(self, folder: str, key_of: Callable[[Owned], str]) -> None:
-        """Read the record; `key_of` gives equal keys to outputs that cannot both exist."""
+    def __init__(
+        self, folder: str, key_of: Callable[[Owned], str], holds: tuple[str, ...] = ()
+    ) -> None:
+        """Read the record; `key_of` gives equal keys to outputs that cannot both exist.
+
+        The run writes what `holds` names: pictures, crops or labels.
+        """
         self._folder = real(folder)
         self._path = Path(folder) / FILE
         self._key_of = key_of
+        self._holds = holds
         self._relative_folders: dict[str, str] = {}
         self._size = self._lines = 0  # that have been read
         self.owners: dict[str, Owned] = {}
@@ -66,6 +73,7 @@ class OutputRecord:
     def claim(self, owned: Owned) -> None:
         """Add a line, unless there is one; refuse a name that another run has taken meanwhile."""
         key = self._key_of(owned)
+        owned = self._with_holds(owned)
         if self.owners.get(key) == owned:
             return
         try:
@@ -75,6 +83,7 @@ class OutputRecord:
                 other = self._of_others.get(key, owned)
                 if other.picture != owned.picture:
                     raise self._taken_error(other)
+                owned = self._with_holds(owned)
                 if self.owners.get(key) == owned:  # another run has added the same line
                     return
                 self._add(file, [owned])
@@ -100,7 +109,7 @@ class OutputRecord:
                     if each.picture in pictures or each.picture.startswith(members)
                 ]
                 unknown = [
-                    each
+                    self._with_holds(each)
                     for key, each in wanted.items()
                     if key not in self.owners and self._has_file(each)
                 ]
@@ -111,7 +120,16 @@ class OutputRecord:
 
     def is_due(self, owned: Owned) -> bool:
         """Tell whether a run that was to replace the outputs of a picture has not done so."""
-        return self.owners.get(self._key_of(owned)) == owned._replace(is_done=False)
+        owner = self.owners.get(self._key_of(owned), owned)
+        return owner.picture == owned.picture and not owner.is_done
+
+    def _with_holds(self, owned: Owned) -> Owned:
+        """Add what earlier runs have written of this name; it stays unknown if it was."""
+        earlier = self.owners.get(self._key_of(owned), owned)
+        if not earlier.picture or earlier is owned:
+            return owned._replace(holds=self._holds)
+        holds = {*earlier.holds, *self._holds} if earlier.holds else ()
+        return owned._replace(holds=tuple(sorted(holds)))
 
     def _has_file(self, owned: Owned) -> bool:
         endings = (".txt", suffix_of(owned.picture))
@@ -126,6 +144,8 @@ class OutputRecord:
                 line["picture"] = self._relative(each.picture)
             if not each.is_done:
                 line["done"] = False
+            if each.holds:
+                line["holds"] = each.holds
             lines.append(json.dumps(line).encode() + b"\n")
             self.owners[self._key_of(each)] = each
         if lines:
@@ -155,7 +175,8 @@ class OutputRecord:
             if not (name and is_inside and b"\0" not in os.fsencode(name)):
                 raise ValueError("no name of a file in this folder")
             is_done = entry.get("done", True) is not False
-            return Owned(name, self._absolute(picture) if picture else "", is_done)
+            holds = tuple(map(str, entry.get("holds", ())))
+            return Owned(name, self._absolute(picture) if picture else "", is_done, holds)
         except (AttributeError, ValueError, KeyError, TypeError):
             where = f"{shown(self._path)}: line {self._lines}"
             hint = "Remove this file: then names alone tell which pictures are done"

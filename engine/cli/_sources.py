@@ -6,11 +6,11 @@ import argparse
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
+from pathlib import Path, PurePath
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -253,15 +253,16 @@ def _without_earlier_results(found: tuple[Media, ...]) -> tuple[Media, ...]:
     """Leave out what earlier runs have written into the folders that are searched."""
     from engine.cli._output_record import files_in
 
-    holds_results = lru_cache(maxsize=None)(_holds_results)
+    results_below = lru_cache(maxsize=None)(_results_below)
     results_in = lru_cache(maxsize=None)(files_in)
     kept = []
     counts: Counter[tuple[str, str]] = Counter()
     for media in found:
         folder, name = os.path.split(media.name)
         folders = _folders_below_root(media)
-        if (results := next(filter(holds_results, folders), None)) is not None:
-            counts[results, "this folder"] += 1
+        results = (each for each in folders if (of := results_below(each)) and of(media.name))
+        if (result_folder := next(results, None)) is not None:
+            counts[result_folder, "this folder"] += 1
         elif media.root is not None and name in results_in(folder or "."):
             counts[folder or ".", "the files"] += 1
         else:
@@ -289,20 +290,37 @@ def _folders_below_root(media: Media) -> Iterator[str]:
         folder = os.path.dirname(folder)  # noqa: PTH120
 
 
-def _holds_results(folder: str) -> bool:
-    """Tell whether a run has written into a folder, other than labels next to its pictures."""
+def _results_below(folder: str) -> Callable[[str], bool] | None:
+    """Return what tells whether a file is an output of a run in a folder; None if no run was."""
+    from engine.cli._output_names import ending_of
     from engine.cli._output_record import FILE, OutputRecord
-    from engine.sources.media import is_url
+    from engine.cli._sinks.file_names import sources_of_crop, with_other_format
+    from engine.sources.media import is_url, media_of
 
     if not os.path.lexists(os.path.join(folder, FILE)):  # noqa: PTH118 - fast
-        return False
-    owners = OutputRecord(folder, str).owners.values()
-    pictures = [each.picture for each in owners if each.picture]
+        return None
+    owners = [each for each in OutputRecord(folder, str).owners.values() if each.picture]
     there = os.path.realpath(folder)
-    is_inside = (
-        Path(os.path.realpath(each)).is_relative_to(there) for each in pictures if not is_url(each)
-    )
-    return bool(pictures) and not any(is_inside)
+    # Older records do not tell what there is: all of it, unless it is labels next to pictures.
+    unknown = [each.picture for each in owners if not each.holds]
+    if unknown and not any(
+        Path(os.path.realpath(each)).is_relative_to(there) for each in unknown if not is_url(each)
+    ):
+        return lambda name: True
+    pictures: set[str] = set()
+    for each in owners:
+        if "pictures" in each.holds:
+            pictures.update(with_other_format(each.name + ending_of(media_of(each.picture))))
+    crops = {each.name for each in owners if "crops" in each.holds}
+
+    def is_result(name: str) -> bool:
+        path = PurePath(name).relative_to(folder)
+        is_crop = len(path.parts) > 1 and not crops.isdisjoint(
+            sources_of_crop(PurePath(*path.parts[1:]))
+        )
+        return is_crop or path.as_posix() in pictures
+
+    return is_result
 
 
 def _naming(
@@ -311,10 +329,17 @@ def _naming(
     from engine.cli._output_names import OutputNames
 
     labels = getattr(arguments, "save_txt", None)
+    folders: dict[str, tuple[str, ...]] = {}
+    by_path: dict[str, str] = {}  # one folder may be named in two ways
+    for kind, option in (("pictures", "output"), ("crops", "crops"), ("labels", "save_txt")):
+        path = getattr(arguments, option, None)
+        if path and (path in output_folders or kind == "labels"):
+            folder = by_path.setdefault(os.path.realpath(path), path)
+            folders[folder] = tuple(sorted((*folders.get(folder, ()), kind)))
     return OutputNames(
         common,
         is_flat=getattr(arguments, "flat", False),
         needs_stems=bool(labels or getattr(arguments, "save_mot", None)),
-        folders=[*output_folders, *([labels] if labels else ())],
+        folders=folders,
         resumes=arguments.resume,
     )

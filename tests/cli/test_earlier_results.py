@@ -73,7 +73,12 @@ def test_files_of_their_own_are_left_out_one_by_one(tree, caplog):
     told = "pics/cam1: holds outputs of another run, which are not read, pictures: 1. "
     assert caplog.messages[0] == told + "Name the files to read them"
     assert kept(str(made)) == [str(made)]
-    options = {"is_flat": False, "needs_stems": False, "folders": ["pics/cam1"], "resumes": True}
+    options = {
+        "is_flat": False,
+        "needs_stems": False,
+        "folders": {"pics/cam1": ()},
+        "resumes": True,
+    }
     names = OutputNames(str(Path("pics").absolute()), **options)
     assert names.name_of(media_of("pics/predictions.jpg")) == ("predictions", False)
 

@@ -254,11 +254,49 @@ def lines_of(folder):
 def test_the_record_says_which_picture_each_name_belongs_to(here, detect):
     add(here, "a/x.jpg", "b/x.jpg")
     assert detect("pics", "--recursive", "--flat", *OUTPUTS)[0] == 0
-    for folder in ("drawn", "labels", "crops"):
+    for folder, kind in (("drawn", "pictures"), ("labels", "labels"), ("crops", "crops")):
         assert lines_of(here / folder) == [
-            {"output": "x", "picture": "../pics/a/x.jpg"},
-            {"output": "x-2", "picture": "../pics/b/x.jpg"},
+            {"output": "x", "picture": "../pics/a/x.jpg", "holds": [kind]},
+            {"output": "x-2", "picture": "../pics/b/x.jpg", "holds": [kind]},
         ]
+
+
+def read_by(here, detect, *sources):
+    """Return the pictures that a run reads, and what it tells."""
+    status, told = detect(*sources, "--recursive", "--jsonl", "read.jsonl", "--overwrite")
+    assert status == 0
+    lines = (here / "read.jsonl").read_text().splitlines()
+    return sorted(json.loads(each)["path"] for each in lines), told
+
+
+def test_labels_alone_do_not_make_a_folder_one_of_outputs(here, detect):
+    add(here, "a.jpg", "b.jpg")
+    assert detect("pics", "--save-txt", "root/train")[0] == 0
+    for picture in (here / "pics").iterdir():
+        shutil.move(picture, here / "root/train")
+    found, told = read_by(here, detect, "root")
+    assert (found, "not read" in told) == (["root/train/a.jpg", "root/train/b.jpg"], False)
+
+
+@pytest.mark.parametrize(
+    "options", [["-o"], ["--crops"], ["-o", "--save-txt"], ["--crops", "--save-txt", "-o"]]
+)
+@pytest.mark.parametrize("source", ["data", "data/*/*.jpg", "data/**/*.jpg"])
+def test_only_the_outputs_in_a_folder_of_pictures_are_left_out(here, detect, options, source):
+    add(here, "x.jpg", "y.png")
+    own = [f"data/day1/{name}.jpg" for name in ("a", "x-3", "y")]
+    if "--crops" not in options and source != "data/*/*.jpg":
+        own.insert(1, "data/day1/dog/x.jpg")
+    for name in own:
+        write_picture(here / name)
+    folders = [word for each in options for word in (each, "data/day1")]
+    assert detect("pics/x.jpg", "pics/y.png", "--threshold", "0.01", *folders)[0] == 0
+    there = [*here.rglob("data/**/*.[jp][pn]g")] if source == "data" else [*here.glob(source)]
+    found, told = read_by(here, detect, source)
+    assert found == own
+    count = len(there) - len(own)
+    what = f"data/day1: holds outputs of another run, which are not read, pictures: {count}."
+    assert (what in told) == bool(count)
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,6 @@ def _existing_crops(folder: Path, known: Sequence[NamedMedia]) -> Iterator[str]:
         for file in files if Path(inner) != folder else ():  # crops are in folders of labels
             crop = (Path(inner) / file).relative_to(folder)
             below_label = Path(*crop.parts[1:])
-            pictures = file_names.pictures_of_crop(below_label)
-            frames = (each.rpartition("_")[0] for each in pictures)
             folders = (each.as_posix() for each in below_label.parents)
-            if not outputs.isdisjoint((*pictures, *frames, *folders)):
+            if not outputs.isdisjoint((*file_names.sources_of_crop(below_label), *folders)):
                 yield str(crop)

@@ -43,7 +43,10 @@ def pictures_of(item: Item) -> tuple[str, str]:
 
     The second one is not x.png, which may be the name for another picture.
     """
-    usual = usual_picture_of(item)
+    return with_other_format(usual_picture_of(item))
+
+
+def with_other_format(usual: str) -> tuple[str, str]:
     return usual, usual + _OTHER_FORMAT
 
 
@@ -62,6 +65,12 @@ def pictures_of_crop(path: PurePath) -> tuple[str, str]:
     """Return the names, without an extension, of the pictures that may have this crop."""
     plain = path.with_suffix("").as_posix()
     return plain, _NUMBER.sub("", plain)
+
+
+def sources_of_crop(path: PurePath) -> tuple[str, ...]:
+    """Return the names, without an extension, of the sources that may have this crop."""
+    pictures = pictures_of_crop(path)
+    return *pictures, *(each.rpartition("_")[0] for each in pictures)
 
 
 def usual_picture_of(item: Item) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from engine.files.naming import shortened
-from engine.sources.item import Item
 from engine.sources.media import is_url, url_path
-from engine.vision.encode import fits
+
+if TYPE_CHECKING:
+    from engine.sources.item import Item
 
 # formats that an annotated picture takes over from its source
 _KEPT_FORMATS = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
@@ -34,6 +36,8 @@ def suffix_of(source: str) -> str:
 
 def picture_of(item: Item, size: tuple[int, int]) -> str:
     """Return the name for a picture of this size; x.jpg.png if JPEG cannot hold it."""
+    from engine.vision.encode import fits  # with Pillow, which --help does not need
+
     usual, other = pictures_of(item)
     return usual if fits(size, usual) else other
 

@@ -147,6 +147,13 @@ def test_scales_next_to_the_weights_are_found_and_not_replaced(model, pictures, 
         beside.unlink(missing_ok=True)
 
 
+def changed_model(folder, change):
+    folder.mkdir()
+    model = write_model(folder, NET, ["a", "b", "c"])
+    change_weights(model, change)
+    return model
+
+
 def test_one_grey_picture_is_enough(model, device, tmp_path, capsys):
     grey = tmp_path / "grey.png"
     Image.new("RGB", (40, 30), (128, 128, 128)).save(grey)
@@ -158,16 +165,13 @@ def test_one_grey_picture_is_enough(model, device, tmp_path, capsys):
 
 def test_black_pictures_and_dead_channels(device, tmp_path, capsys):
     """Zeros in all of a layer, and in one channel of it."""
-    folder = tmp_path / "dead"
-    folder.mkdir()
-    model = write_model(folder, NET, ["a", "b", "c"])
 
     def kill(number, name, values):
         channels = {0: slice(3, 4), 2: slice(None)}.get(number, slice(0))
         values[channels] = 0 if name in ("weight", "scale", "bias") else values[channels]
         return values
 
-    change_weights(model, kill)
+    model = changed_model(tmp_path / "dead", kill)
     black = tmp_path / "black.png"
     Image.new("RGB", (40, 30)).save(black)
     path = tmp_path / "dead.scales"
@@ -178,15 +182,11 @@ def test_black_pictures_and_dead_channels(device, tmp_path, capsys):
 
 
 def test_a_layer_with_infinite_values_stays_float(device, tmp_path, capsys):
-    folder = tmp_path / "infinite"
-    folder.mkdir()
-    model = write_model(folder, NET, ["a", "b", "c"])
-
     def overflow(number, name, values):
         is_scale = number == 0 and name.startswith("scale")
         return np.full_like(values, 3e38) if is_scale else values
 
-    change_weights(model, overflow)
+    model = changed_model(tmp_path / "infinite", overflow)
     path = tmp_path / "infinite.scales"
     assert calibrate(model, write_picture(tmp_path / "p.png"), "-o", path, device=device) == 0
     assert "\n0 convolutional inf - -" in path.read_text()

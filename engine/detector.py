@@ -394,7 +394,7 @@ class Detector:
         `sources` are pictures in any form, and names of folders (`recursive` looks into those
         inside), patterns, .txt lists, videos, cameras and URLs, or a single such name. Of a video
         every `stride`-th frame is read, and at most `max_frames`. Videos next to each other in a
-        list are read `at_once`, so many of them: their frames take turns, which keeps the decoders
+        list are read together, `at_once` of them: their frames take turns, which keeps the decoders
         of a GPU busy. Without `expand` each source is one picture, and a name is that of its file:
         for names that strangers choose. The other arguments are those of a call.
         One thread iterates over `sources` and `workers` threads prepare its pictures, each at most

@@ -1,7 +1,7 @@
 """Serve a model over HTTP: POST a picture to /detect or /classify, or drop it on the page at /.
 
 By default only programs on this machine can connect (see --host). Nothing is encrypted, and without
---token everyone who can connect may use the server: put a proxy with HTTPS in front of it first.
+--token every client may use the server: put a proxy with HTTPS in front of it first.
 """
 
 from __future__ import annotations

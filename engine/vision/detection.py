@@ -51,7 +51,7 @@ class Detection:
 
     @property
     def text(self) -> str | None:
-        """What a code says; None if it was not read."""
+        """Text of a code; None if it was not read."""
         return self.code.text if self.code else None
 
     @property

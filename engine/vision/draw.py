@@ -98,7 +98,7 @@ def annotate(
 def _draw_tiles(
     pen: ImageDraw.ImageDraw, tiles: Sequence[Rectangle], size: tuple[int, int], width: int
 ) -> None:
-    """Outline tiles; "auto" has several sizes, of which the smallest is drawn last."""
+    """Outline tiles; "auto" has several sizes, and the smallest is drawn last."""
     sides = [(round(right - left), round(bottom - top)) for left, top, right, bottom in tiles]
     levels = sorted(set(sides), key=lambda each: each[0] * each[1])
     for tile, each in sorted(zip(tiles, sides, strict=True), key=lambda pair: -pair[1][0]):

@@ -129,6 +129,12 @@ class OutputNames:
         for record in self._records:
             record.claim(Owned(name, self._identity(source)))
 
+    def leave_unfinished(self, name: str, video: str) -> None:
+        """Record that the annotated video of this name is not whole."""
+        for record in self._records:
+            if "pictures" in record.holds:
+                record.claim(Owned(name, self._identity(video), is_done=False))
+
     def reopen(self, found: Sequence[NamedMedia]) -> None:
         """Record that the outputs of these sources, which the run replaces, are not done."""
         named = [Owned(output, self._identity(media.name)) for media, output in found]

@@ -1,7 +1,8 @@
 """A record in a folder of outputs: which name belongs to which picture, for runs that resume.
 
 A line without a picture names a file, such as predictions.jpg, that searches leave out. A line with
-"done": false says that a run set out to replace what is there, and has not done so yet.
+"done": false says that a run set out to replace what is there, and has not done so yet, or that it
+was stopped within a video.
 """
 
 from __future__ import annotations
@@ -33,9 +34,18 @@ class Owned(NamedTuple):
     holds: tuple[str, ...] = ()  # what the folder has of it; older records do not tell
 
 
-def add_file(path: Path) -> None:
+def add_file(path: Path, *, is_done: bool = True) -> None:
     """Record a file in its folder, so that searches for pictures leave it out."""
-    OutputRecord(str(path.parent), str).claim(Owned(path.name, ""))
+    OutputRecord(str(path.parent), _name_of).claim(Owned(path.name, "", is_done=is_done))
+
+
+def is_file_due(path: Path) -> bool:
+    """Tell whether a run that was to write a file of add_file() has not completed it."""
+    return OutputRecord(str(path.parent), _name_of).is_due(Owned(path.name, ""))
+
+
+def _name_of(owned: Owned) -> str:
+    return f"{owned.name}\n{owned.picture}"
 
 
 def files_in(folder: str) -> Set[str]:
@@ -61,7 +71,7 @@ class OutputRecord:
         self._folder = real(folder)
         self._path = Path(folder) / FILE
         self._key_of = key_of
-        self._holds = holds
+        self.holds = holds
         self._relative_folders: dict[str, str] = {}
         self._size = self._lines = 0  # that have been read
         self.owners: dict[str, Owned] = {}
@@ -127,8 +137,8 @@ class OutputRecord:
         """Add what earlier runs have written of this name; it stays unknown if it was."""
         earlier = self.owners.get(self._key_of(owned), owned)
         if not earlier.picture or earlier is owned:
-            return owned._replace(holds=self._holds)
-        holds = {*earlier.holds, *self._holds} if earlier.holds else ()
+            return owned._replace(holds=self.holds)
+        holds = {*earlier.holds, *self.holds} if earlier.holds else ()
         return owned._replace(holds=tuple(sorted(holds)))
 
     def _has_file(self, owned: Owned) -> bool:

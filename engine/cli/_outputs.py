@@ -179,9 +179,12 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
     if feed.naming and feed.naming.has_folders:
         # Names are recorded before files appear, and after files that replace others.
         if existing != "replace":
-            made.insert(0, Record(feed.naming, feed.found))
+            made.insert(0, Record(feed.naming, feed.found, at_once=arguments.at_once))
         if existing != "refuse":
-            made.append(Replaced(feed.naming, feed.found, reopens=existing == "replace"))
+            reopens = existing == "replace"
+            made.append(
+                Replaced(feed.naming, feed.found, reopens=reopens, at_once=arguments.at_once)
+            )
     if not (arguments.quiet or arguments.progress or any(sink.is_stdout for sink in made)):
         made.insert(0, Table(progress.print))
     return made

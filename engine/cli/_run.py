@@ -113,6 +113,7 @@ def run_all(
                         sink.take(item, outcome, milliseconds)
             progress.step()
             if fail_fast and (failures or failed_sources):
+                _cut_short(sinks)
                 break
             start = time.perf_counter()
         seconds = time.perf_counter() - first
@@ -173,6 +174,8 @@ def _started(
         try:
             yield
         except KeyboardInterrupt:  # the usual way to stop a camera
+            with interrupts.deferred():
+                _cut_short(started)
             _finish(started, progress, interrupts)
             report_interrupt()
             raise
@@ -185,15 +188,21 @@ def _started(
         progress.stop()
 
 
+def _cut_short(sinks: Sequence[Sink]) -> None:
+    for sink in sinks:
+        sink.cut_short()
+
+
 def _finish(sinks: Sequence[Sink], progress: Progress, interrupts: Interrupts) -> None:
     """Complete every sink, even if another one fails; then raise the first error."""
     failures: list[EngineError] = []
     with interrupts.deferred():
-        for sink in sinks:
+        for number, sink in enumerate(sinks, start=1):
             try:
                 sink.finish()
             except EngineError as error:
                 failures.append(error)
+                _cut_short(sinks[number:])
         for other in failures[1:]:
             progress.print_stderr(f"Error: {other}")
         if failures:

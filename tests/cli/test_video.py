@@ -2,12 +2,19 @@
 
 import csv
 import io
+import itertools
 import json
 import os
+import shutil
+import signal
+import sys
 
 import pytest
 
 from engine import extras
+from engine.errors import ImageError
+from engine.sources import video
+from engine.sources.video_writer import VideoWriter
 from tests import needs
 from tests.cli.child import ROOT, engine, engine_here, names_in
 from tests.pictures import write_picture, write_video
@@ -128,3 +135,91 @@ def test_missing_pyav_is_one_line_with_an_install_hint(detect, tree):
     assert (done.status, done.out) == (2, "")
     (line,) = done.err.splitlines()
     assert line.endswith(f"video: PyAV is not installed. Run: {extras.command('video')}")
+
+
+@pytest.fixture
+def interrupted(detect, monkeypatch):
+    """Run and send a signal in the third frame of an annotated video, which has six."""
+
+    def run(number, *arguments):
+        add, count = VideoWriter.add, itertools.count(1)
+
+        def adding(*given):
+            if next(count) == 3:
+                signal.raise_signal(number)
+            add(*given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(VideoWriter, "add", adding)
+            done = detect(*arguments)
+        assert done.status == 128 + number
+        assert "interrupted: 3 pictures done" in done.err
+        return done
+
+    return run
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        ("-o", "out"),
+        ("-o", "out/clip.mp4"),
+        ("-o", "out", "--save-txt", "labels", "--crops", "crops"),
+        ("-o", "out", "--jsonl", "x.jsonl", "--csv", "x.csv"),
+    ],
+)
+def test_an_interrupted_video_is_annotated_again(
+    interrupted, detect, tree, outputs, overwrite, number
+):
+    run = ("clip.mp4", *outputs, "--threshold", "0.01")
+    assert detect(*run).status == 0
+    expected = contents(tree)
+    if overwrite:
+        assert detect(*run, "--threshold", "0.9", "--overwrite").status == 0
+    else:
+        for name in {path.relative_to(tree).parts[0] for path in contents(tree)}:
+            shutil.rmtree(tree / name) if (tree / name).is_dir() else (tree / name).unlink()
+    interrupted(number, *run, *["--overwrite"] * overwrite)
+    assert len(frames_of(tree / "out/clip.mp4")) == 3  # can be played
+    interrupted(number, *run, "--resume")
+    done = detect(*run, "--resume")
+    assert done.status == 0
+    assert contents(tree) == expected
+    assert "nothing left to do, 6 done before" in detect(*run, "--resume").err
+
+
+def contents(tree):
+    """Return what a run wrote, without times."""
+    found = {}
+    for path in tree.rglob("[!.]*"):
+        if (path.is_file() and path.parent != tree) or path.suffix in (".jsonl", ".csv"):
+            lines = path.read_bytes().splitlines()
+            if path.suffix == ".jsonl":
+                lines = [json.loads(line) | {"timing_ms": None} for line in lines]
+            found[path] = lines
+    return found
+
+
+@pytest.mark.parametrize("cause", ["fail-fast", "broken"])
+def test_videos_that_other_ends_cut_short_are_annotated_again(detect, tree, monkeypatch, cause):
+    run = ("--at-once", "2", "-o", "out")
+    write_video(tree / "long.mkv", count=12)
+    if cause == "broken":
+        frames = video.frames
+
+        def breaking(name, **more):
+            yield from itertools.islice(frames(name, **more), 4)
+            raise ImageError(f"{name}: damaged")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(video, "frames", breaking)
+            assert detect("clip.mp4", "long.mkv", *run).status == 1
+    else:
+        (tree / "empty.mp4").write_bytes(b"no video")
+        assert detect("long.mkv", "empty.mp4", "clip.mp4", *run, "--fail-fast").status == 1
+    assert len(frames_of(tree / "out/long.mkv")) < 12
+    assert detect("clip.mp4", "long.mkv", *run, "--resume").status == 0
+    assert [len(frames_of(tree / "out" / name)) for name in ("clip.mp4", "long.mkv")] == [6, 12]

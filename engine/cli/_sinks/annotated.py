@@ -10,7 +10,7 @@ from PIL import Image
 
 from engine.cli import _output_files
 from engine.cli._output_files import Existing
-from engine.cli._output_record import add_file
+from engine.cli._output_record import add_file, is_file_due
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
@@ -69,6 +69,8 @@ class Annotated(Sink):
         self._existing = existing
         self._show_tiles = show_tiles
         self._file: Path | None = None
+        self._is_file_due = False  # what is there is to be replaced
+        self._is_cut_short = False
         self._at_once = at_once
         self._videos: dict[str, VideoWriter] = {}  # by the names of outputs, the latest one last
         self._live = {output for media, output in known if media.is_live}  # read at once
@@ -81,6 +83,7 @@ class Annotated(Sink):
                 hint=_output_files.HINT_WITH_RESUME,
             )
             self._file = Path(target)
+            self._is_file_due = existing == "resume" and is_file_due(self._file)
             if len(known) > 1:
                 raise self._too_many_error()
             if known and (media := known[0].media).kind is not MediaKind.BROKEN:
@@ -91,6 +94,11 @@ class Annotated(Sink):
             self.has_names = True
             self._folder.refuse_pictures_here(each.media for each in known)
             self._folder.check(map(_name_for, known))
+
+    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
+        if self._file is not None and self._existing == "replace" and self._file.exists():
+            add_file(self._file, is_done=False)
+            self._is_file_due = True
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         if item.frame and (self._file is None or self._file.suffix.lower() in VIDEO_EXTENSIONS):
@@ -103,18 +111,26 @@ class Annotated(Sink):
         self._record()
         with file:
             file.part.write_bytes(content)
+        self._record_end()
 
     def fail(self, item: Item, error: ImageError) -> None:
         if item.is_picture:
             self._finish_videos()
         if item.output in self._videos:
+            if item.output not in self._live:
+                self.cut_short()
             self._videos.pop(item.output).finish()
 
     def lacks(self, item: Item) -> bool:
         if self._file is not None:
-            return not self._file.exists()
+            return not self._file.exists() or self._is_file_due
         names = [_video_for(item)] if item.frame else file_names.pictures_of(item)
         return not any(map(self._folder.has, names))
+
+    def cut_short(self) -> None:
+        if self._file is not None and self._videos.keys() - self._live:
+            add_file(self._file, is_done=False)
+            self._is_cut_short = True
 
     def finish(self) -> None:
         self._live.clear()
@@ -141,6 +157,7 @@ class Annotated(Sink):
         over = [each for each in self._videos if each not in self._live]
         for output in over[: max(0, len(over) - but)]:
             self._videos.pop(output).finish()
+            self._record_end()
 
     def _new_file(self, item: Item, name: str) -> NewFile:
         source = item.source_name
@@ -152,11 +169,16 @@ class Annotated(Sink):
         self._check_kind(is_video=bool(item.frame))
         _output_files.ReservedPaths([source]).reserve("-o", str(self._file))
         self._sources.add(source)
-        overwrite = self._existing == "replace"
+        overwrite = self._existing == "replace" or self._is_file_due
         return NewFile(self._file, overwrite=overwrite, hint=_output_files.HINT_WITH_RESUME)
 
     def _record(self) -> None:
-        if self._file is not None:
+        """Record the single file before it appears, but not before it replaces another."""
+        if self._file is not None and not self._is_file_due:
+            add_file(self._file)
+
+    def _record_end(self) -> None:
+        if self._file is not None and self._is_file_due and not self._is_cut_short:
             add_file(self._file)
 
     def _check_kind(self, *, is_video: bool) -> None:

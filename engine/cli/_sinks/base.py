@@ -47,6 +47,9 @@ class Sink:
     def fail(self, item: Item, error: ImageError) -> None:
         """Write the error of a picture that could not be read."""
 
+    def cut_short(self) -> None:
+        """Prepare for finish() before the last picture, after an interrupt or --fail-fast."""
+
     def finish(self) -> None:
         """Complete the output at the end of the run or after an interrupt."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from engine.cli._output_names import OutputNames
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
+from engine.errors import ImageError
 from engine.sources.item import Item
 from engine.sources.media import MediaKind
 
@@ -15,8 +16,14 @@ from engine.sources.media import MediaKind
 class Record(Sink):
     """Lines that say which picture each name belongs to; they follow from no other output."""
 
-    def __init__(self, naming: OutputNames, known: Sequence[NamedMedia]) -> None:
+    def __init__(
+        self, naming: OutputNames, known: Sequence[NamedMedia], *, at_once: int = 1
+    ) -> None:
+        """Create the sink; the frames of `at_once` videos take turns."""
         self._naming = naming
+        self._at_once = at_once
+        self._live = {output for media, output in known if media.is_live}  # whole at any time
+        self._unfinished: dict[str, str] = {}  # videos: sources by names, the latest one last
         self._archives = [each for each in known if each.media.kind is MediaKind.ARCHIVE]
 
     def lacks(self, item: Item) -> None:
@@ -28,7 +35,30 @@ class Record(Sink):
             self._naming.claim(output, media.name)
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        self._follow_videos(item)
         self._claim(item)
+
+    def fail(self, item: Item, error: ImageError) -> None:
+        if item.output in self._unfinished and not item.is_picture:
+            self._leave_unfinished(item.output)
+
+    def cut_short(self) -> None:
+        for name in list(self._unfinished):
+            self._leave_unfinished(name)
+
+    def _follow_videos(self, item: Item) -> None:
+        """Keep the videos that may have more frames."""
+        if not item.frame:
+            self._unfinished.clear()
+        elif item.output not in self._live:
+            self._unfinished.pop(item.output, None)
+            while len(self._unfinished) >= self._at_once:
+                self._unfinished.pop(next(iter(self._unfinished)))
+            self._unfinished[item.output] = item.source_name
+
+    def _leave_unfinished(self, name: str) -> None:
+        """Record that an annotated video is not whole, before it gets its name."""
+        self._naming.leave_unfinished(name, self._unfinished.pop(name))
 
     def _claim(self, item: Item) -> None:
         """Claim a name before its files appear, but not before they replace others."""
@@ -42,8 +72,15 @@ class Record(Sink):
 class Replaced(Record):
     """Lines that are written after the files of a picture have replaced others."""
 
-    def __init__(self, naming: OutputNames, known: Sequence[NamedMedia], *, reopens: bool) -> None:
-        super().__init__(naming, known)
+    def __init__(
+        self,
+        naming: OutputNames,
+        known: Sequence[NamedMedia],
+        *,
+        reopens: bool,
+        at_once: int = 1,
+    ) -> None:
+        super().__init__(naming, known, at_once=at_once)
         self._reopened = known if reopens else ()
         self._videos: dict[str, str] = {}  # sources, by names; their files are complete at the end
 
@@ -58,6 +95,10 @@ class Replaced(Record):
     def finish(self) -> None:
         for name, source in self._videos.items():
             self._naming.claim(name, source)
+
+    def _leave_unfinished(self, name: str) -> None:
+        super()._leave_unfinished(name)
+        self._videos.pop(name, None)
 
     def _claim(self, item: Item) -> None:
         if item.frame and self.is_due(item):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from threading import Lock
 from typing import Literal
 
+from engine.cli import _stdin
 from engine.errors import InputError
-from engine.files.atomic import NewFile, refuse_address
+from engine.files.atomic import NewFile, refuse_address, unwritable
 from engine.files.naming import shown
 from engine.sources.media import Media
 
@@ -21,33 +24,99 @@ _INPUT = ""  # in place of the option that writes a file
 
 
 class ReservedPaths:
-    """The files that a run reads or writes, which no other output may use."""
+    """The files that a run reads or writes, which no other output may use.
 
-    def __init__(self, inputs: Iterable[str | Path | None]) -> None:
-        self._users = {real(each): _INPUT for each in inputs if each}
+    With `stdin` further inputs become known while the run writes, and a file that is redirected to
+    stdin is an input.
+    """
+
+    def __init__(self, inputs: Iterable[str | Path | None] = (), *, stdin: bool = False) -> None:
+        self.has_stdin = stdin
+        self.at_stake: set[str] = set()  # existing files that outputs replace
+        self.refused: set[str] = set()  # those that must be put back
+        self._users: dict[str, str] = {}
+        self._lock = Lock()  # names arrive in another thread
+        self._list = _stdin.redirected_file() if stdin else None
+        for each in inputs:
+            if each:
+                self.add_input(each)
 
     def add_input(self, path: str | Path) -> None:
-        self._users.setdefault(real(path), _INPUT)
+        """Add a file that is read; refuse one that the run replaces."""
+        where = real(path)
+        with self._lock:
+            user = self._users.setdefault(where, _INPUT)
+            if user != _INPUT and where in self.at_stake:
+                self.refuse(where)
+                raise _read_error(user, path)
+
+    def refuse(self, path: str | Path) -> None:
+        """Say that an output must not have replaced a file."""
+        self.refused.add(real(path))
+
+    def arriving(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield names, each of which is an input."""
+        for name in names:
+            if name.strip():
+                self.add_input(name.strip())
+            yield name
 
     def is_input(self, path: str | Path) -> bool:
-        return self._users.get(real(path)) == _INPUT
+        where = real(path)
+        return self._users.get(where) == _INPUT or self._is_list(where)
 
     def take(self, option: str, path: str | Path) -> bool:
         """Reserve a path for an option; return False if the run has written it before."""
-        where = real(path)
-        user = self._users.get(where)
-        if user == _INPUT:
-            raise InputError(f"{option} {shown(path)}: would replace a file that is read")
-        self._users[where] = option
-        return user is None
+        return self._user_before(option, path) is None
 
     def reserve(self, option: str, path: str) -> None:
         """Reserve a path for an option; refuse one that is read or that another option writes."""
-        user = self._users.setdefault(real(path), option)
-        if user == _INPUT:
-            raise InputError(f"{option} {shown(path)}: would replace a file that is read")
-        if user != option:
+        user = self._user_before(option, path)
+        if user not in (None, option):
             raise InputError(f"{user} and {option}: expected different files, got one")
+
+    def _user_before(self, option: str, path: str | Path) -> str | None:
+        where = real(path)
+        with self._lock:
+            user = self._users.get(where)
+            if user == _INPUT or self._is_list(where):
+                raise _read_error(option, path)
+            if user is None:
+                self._users[where] = option
+                if self.has_stdin and os.path.isfile(where):  # noqa: PTH113 - fast
+                    self.at_stake.add(where)
+            return user
+
+    def _is_list(self, where: str) -> bool:
+        try:
+            return self._list is not None and os.path.samestat(self._list, os.stat(where))  # noqa: PTH116
+        except (OSError, ValueError):
+            return False
+
+
+def _read_error(option: str, path: str | Path) -> InputError:
+    return InputError(f"{option} {shown(path)}: would replace a file that is read")
+
+
+class KeptFile:
+    """A second link to a file that a run replaces, so that the file can be put back."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._link = NewFile(real(path), overwrite=True)
+        try:
+            try:
+                os.link(self._link.path, self._link.part)
+            except OSError:  # a file system without hard links
+                shutil.copy2(self._link.path, self._link.part)
+        except OSError as error:
+            raise unwritable(path, error) from None
+
+    def put_back(self) -> None:
+        self._link.keep()
+        self._link.discard()  # a rename between two links of one file does nothing
+
+    def remove(self) -> None:
+        self._link.discard()
 
 
 def check_output(

@@ -153,13 +153,15 @@ def progress(arguments: argparse.Namespace) -> Progress:
 def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list[Sink]:
     """Create the sinks; each raises an error now if it cannot write its output."""
     from engine.cli import _model, _output_files
+    from engine.cli._sinks.kept import Kept
     from engine.cli._sinks.record import Record, Replaced
     from engine.cli._sinks.table import Table
 
     _check_combination(arguments)
     images = getattr(arguments, "images_json", None)
-    read = [*feed.known_files, *_model.files(arguments), images]
-    reserved = _output_files.ReservedPaths(read)
+    reserved = feed.reserved
+    for each in filter(None, [*feed.known_files, *_model.files(arguments), images]):
+        reserved.add_input(each)
     existing = _existing(arguments)
     for name in _FILES:
         path = getattr(arguments, name, None)
@@ -176,6 +178,8 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
         *_document_sinks(arguments, feed, existing),
         *_folder_sinks(arguments, feed, reserved, existing),
     ]
+    if reserved.has_stdin and existing == "replace":
+        made.insert(0, Kept(reserved))
     if feed.naming and feed.naming.has_folders:
         # Names are recorded before files appear, and after files that replace others.
         if existing != "replace":

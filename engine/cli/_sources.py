@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.cli._output_files import ReservedPaths
 from engine.errors import InputError
 from engine.files.naming import shown
 
@@ -116,6 +117,7 @@ class Feed:
     is_untrusted: bool = False
     naming: OutputNames | None = None  # of a run that writes a file for each picture
     stopped: Event = field(default_factory=Event)  # ends the reading of cameras and streams
+    reserved: ReservedPaths = field(default_factory=ReservedPaths)
 
     @property
     def known_files(self) -> tuple[str, ...]:
@@ -188,11 +190,13 @@ def feed(
     )
     untrusted = arguments.untrusted
     if STDIN in names:
-        from_stdin = _some(expand(names, recursive=arguments.recursive, lines=lines()))
+        reserved = ReservedPaths(stdin=True)
+        given = reserved.arriving(lines())  # lists and archives among them
+        from_stdin = _some(expand(names, recursive=arguments.recursive, lines=given))
         known = tuple(each for each in names if each != STDIN)
         naming = _naming(os.path.abspath("."), arguments, output_folders)  # noqa: PTH100
-        lazily = naming.assign_lazily(from_stdin)
-        return Feed(lazily, selection, None, known, (), untrusted, naming)
+        lazily = naming.assign_lazily(_reserving(from_stdin, reserved))
+        return Feed(lazily, selection, None, known, (), untrusted, naming, reserved=reserved)
     found = tuple(expand(names, recursive=arguments.recursive))
     if not found:
         raise InputError(_NOTHING_NAMED)
@@ -208,6 +212,13 @@ def feed(
     is_counted = not any(each.has_frames or each.kind is MediaKind.ARCHIVE for each in found)
     total = len(found) if is_counted else None
     return Feed(named, selection, total, tuple(names), named, untrusted, naming)
+
+
+def _reserving(media: Iterable[Media], reserved: ReservedPaths) -> Iterator[Media]:
+    """Yield media, whose files no output may replace."""
+    for each in media:
+        reserved.add_input(each.name)
+        yield each
 
 
 def _some(media: Iterable[Media]) -> Iterator[Media]:

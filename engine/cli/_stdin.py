@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import signal
+import stat
 import sys
 from collections.abc import Iterator
 from queue import Empty, Queue
@@ -17,6 +18,15 @@ from engine.errors import InputError
 _CHUNK = 1 << 16
 _MAX_CHUNKS = 16  # buffered, as names may arrive faster than pictures are processed
 _POLL_SECONDS = 0.2
+
+
+def redirected_file() -> os.stat_result | None:
+    """Return the identity of the file that stdin is redirected from, or None."""
+    try:
+        status = os.fstat(sys.stdin.fileno())
+    except (AttributeError, OSError, ValueError):  # closed, or replaced by another object
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def lines() -> Iterator[str]:

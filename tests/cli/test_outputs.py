@@ -410,6 +410,47 @@ def test_a_picture_named_on_stdin_is_not_replaced(detect, tree):
     assert snapshot(tree) == before
 
 
+@pytest.mark.parametrize(
+    ("option", "names"),
+    [
+        *((each, "two/7.jpg one/7.jpg") for each in ("--json", "--coco-dataset", "--csv", "-o")),
+        *(("--jsonl", each) for each in ("one/7.jpg two", "two one", "list.txt")),
+        ("-o", "two one"),
+    ],
+)
+def test_names_that_arrive_late_protect_their_files(detect, tree, option, names):
+    (tree / "list.txt").write_text("two/7.jpg\none/7.jpg\n")
+    before = snapshot(tree)
+    stdin = names.replace(" ", "\n")
+    done = detect("-", option, "one/7.jpg", "--overwrite", stdin=stdin)
+    assert done.status == 2
+    *_, line = done.err.splitlines()
+    assert re.search("would replace a file that is read$|one file for several pictures", line)
+    assert snapshot(tree) == before
+    assert not list(tree.rglob("*.part"))
+
+
+@pytest.mark.parametrize("option", ["--json", "--coco-dataset", "--jsonl", "--csv"])
+def test_list_on_stdin_is_not_replaced(detect, tree, monkeypatch, option):
+    (tree / "list").write_text("one/7.jpg\n")
+    with (tree / "list").open() as names:
+        monkeypatch.setattr("sys.stdin", names)
+        done = detect("-", option, "list", "--overwrite")
+    assert done.status == 2
+    assert done.err.endswith(f"Error: {option} list: would replace a file that is read\n")
+    assert (tree / "list").read_text() == "one/7.jpg\n"
+
+
+@pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
+def test_names_on_stdin_replace_old_results_but_not_for_nothing(detect, tree, option):
+    (tree / "old").write_text("results")
+    done = detect("-", option, "old", "--overwrite", stdin="")
+    assert (done.status, (tree / "old").read_text()) == (2, "results")
+    done = detect("-", option, "old", "--overwrite", stdin="one/7.jpg\n")
+    assert (done.status, "one/7.jpg" in (tree / "old").read_text()) == (0, True)
+    assert not list(tree.rglob("*.part"))
+
+
 def test_single_picture_is_written_to_a_named_file(detect, tree):
     assert detect("one", "-o", "found.png").status == 0
     assert files_in(tree) == {"found.png"}

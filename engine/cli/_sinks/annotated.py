@@ -74,8 +74,8 @@ class Annotated(Sink):
         self._at_once = at_once
         self._videos: dict[str, VideoWriter] = {}  # by the names of outputs, the latest one last
         self._live = {output for media, output in known if media.is_live}  # read at once
-        self._sources: set[str] = set()  # that were written to the single file
         self._reserved = reserved
+        self._sources: set[str] = set()  # that were written to the single file
         if is_one_file(target):
             _output_files.check_output(
                 *("-o", target, reserved),
@@ -160,15 +160,13 @@ class Annotated(Sink):
             self._record_end()
 
     def _new_file(self, item: Item, name: str) -> NewFile:
-        source = item.source_name
         if self._file is None:
-            self._reserved.add_input(source)
             return self._folder.new_file(name)
         if self._sources:
+            self._reserved.refuse(self._file)
             raise self._too_many_error()
         self._check_kind(is_video=bool(item.frame))
-        _output_files.ReservedPaths([source]).reserve("-o", str(self._file))
-        self._sources.add(source)
+        self._sources.add(item.source_name)
         overwrite = self._existing == "replace" or self._is_file_due
         return NewFile(self._file, overwrite=overwrite, hint=_output_files.HINT_WITH_RESUME)
 

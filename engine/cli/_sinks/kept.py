@@ -1,0 +1,46 @@
+"""Files that outputs replace, until all names have arrived on stdin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from engine.cli._output_files import KeptFile, ReservedPaths
+from engine.cli._sinks.base import Sink
+
+if TYPE_CHECKING:
+    from engine.errors import ImageError
+    from engine.sources.item import Item
+
+
+class Kept(Sink):
+    """Puts back a file whose name arrives after an output has replaced it.
+
+    So does a run that fails before its first result. This sink begins before the others.
+    """
+
+    def __init__(self, reserved: ReservedPaths) -> None:
+        self._reserved = reserved
+        self._files: dict[str, KeptFile] = {}
+        self._has_results = False
+
+    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
+        for path in sorted(self._reserved.at_stake):
+            self._files[path] = KeptFile(path)
+
+    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        self._has_results = True
+
+    def fail(self, item: Item, error: ImageError) -> None:
+        self._has_results = True
+
+    def finish(self) -> None:
+        for file in self._files.values():
+            file.remove()
+
+    def discard(self) -> None:
+        for path, file in self._files.items():
+            if path in self._reserved.refused or not self._has_results:
+                file.put_back()
+            else:
+                file.remove()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from engine.cli._darknet import files
 from engine.cli._darknet.labels import labels_of
+from engine.cli._output_files import ReservedPaths
 from engine.errors import InputError
 from engine.files.naming import shown
 
@@ -70,4 +71,4 @@ def _replace(name: str, text: str, inputs: list[str]) -> None:
         rb"(counters_per_class = )?[\d., \n]*", path.read_bytes()
     ):
         raise InputError(f"{name}: exists already, and is not a list of numbers. Rename it")
-    files.write(path, text.encode(), inputs=inputs)
+    files.write(path, text.encode(), ReservedPaths(inputs), option="output")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.cli._darknet import files
 from engine.cli._darknet.broadcast import JsonPort, MjpegPort
 from engine.cli._darknet.test import document_at
+from engine.cli._output_files import ReservedPaths, check_output
 from engine.cli._stderr import print_stderr
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class DemoOutputs:
     """All outputs that the options name."""
 
     def __init__(self, arguments: argparse.Namespace, inputs: Sequence[str | None]) -> None:
-        self._inputs = inputs
+        self._reserved = ReservedPaths(inputs)
         self._prefix = arguments.prefix
         self._video_path = arguments.out_filename
         self._json_path = arguments.json_file_output
@@ -56,7 +57,7 @@ class DemoOutputs:
     def opened(self) -> Iterator[None]:
         """Open all outputs; complete them at the end and after an interrupt."""
         if self._video_path:
-            _check(self._video_path, self._inputs)
+            check_output("-out_filename", self._video_path, self._reserved, overwrite=True)
         with ExitStack() as stack:
             mjpeg, json = self._ports
             if mjpeg:
@@ -67,7 +68,7 @@ class DemoOutputs:
                 self._json = JsonPort("-json_port", json)
                 stack.callback(self._json.close)
             self._document = stack.enter_context(
-                document_at("-json_file_output", self._json_path, self._inputs)
+                document_at("-json_file_output", self._json_path, self._reserved)
             )
             try:
                 yield
@@ -90,7 +91,7 @@ class DemoOutputs:
             self._video_of(shown.item).add(shown.drawn, shown.item.frame)
         if self._prefix:
             path = Path(f"{self._prefix}_{shown.number:08d}.jpg")
-            files.write(path, encode(shown.drawn, path), inputs=self._inputs)
+            files.write(path, encode(shown.drawn, path), self._reserved, option="-prefix")
         if self._mjpeg:
             content = BytesIO()
             shown.drawn.convert("RGB").save(content, "JPEG", quality=_JPEG_QUALITY)
@@ -112,10 +113,3 @@ class DemoOutputs:
         if self._video:
             self._video.finish()
             print("output_video_writer closed. ")
-
-
-def _check(path: str, inputs: Sequence[str | None]) -> None:
-    from engine.cli import _output_files
-
-    reserved = _output_files.ReservedPaths(inputs)
-    _output_files.check_output("-out_filename", path, reserved, overwrite=True)

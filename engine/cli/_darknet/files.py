@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.cli import _stdin
 from engine.errors import EngineError, InputError
 from engine.files.naming import shown
+
+if TYPE_CHECKING:
+    from engine.cli._output_files import ReservedPaths
 
 
 class Files(NamedTuple):
@@ -78,10 +81,9 @@ def listed(data: str, key: str) -> list[str]:
     return paths
 
 
-def write(path: str | Path, content: bytes, *, inputs: Sequence[str | Path | None]) -> None:
-    """Write a file that darknet replaces, too, unless it is one that the run reads."""
-    from engine.cli._output_files import ReservedPaths
+def write(path: str | Path, content: bytes, reserved: ReservedPaths, *, option: str) -> None:
+    """Write a file that darknet replaces, too, unless it is one that the run uses."""
     from engine.files.atomic import write_new
 
-    ReservedPaths(inputs).reserve("output", str(path))
+    reserved.reserve(option, str(path))
     write_new(path, content, overwrite=True)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli._darknet import files, lines
-from engine.cli._output_record import add_file
+from engine.cli._output_files import KeptFile, ReservedPaths, real
+from engine.cli._output_record import add_file, files_in
+from engine.cli._stderr import print_stderr
+from engine.files.naming import shown
 
 if TYPE_CHECKING:
     from engine.arrays import Array
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from engine.vision.result import Result
 
 _FILE = Path("predictions.jpg")
+_OPTION = "the drawing"  # in errors
 _MIN_SCORE = 0.005  # of darknet's JSON, whatever -thresh is
 
 
@@ -30,9 +36,51 @@ def result_of(detector: Detector, picture: Picture, rows: Array) -> Result:
     return result.filter(exclude=[name for name in names if lines.is_hidden(name)])
 
 
-def write(result: Result, inputs: Sequence[str | None]) -> None:
-    """Draw the boxes; the file of an earlier run is replaced, as by darknet."""
-    from engine.vision.encode import encode
+class Drawing:
+    """The file predictions.jpg, which is replaced as by darknet unless it is read.
 
-    files.write(_FILE, encode(result.plot(), _FILE), inputs=inputs)
-    add_file(_FILE)
+    Names on stdin may name it after it has been replaced: then the `with` block puts it back.
+    """
+
+    def __init__(self, reserved: ReservedPaths) -> None:
+        self._reserved = reserved
+        self._results_in = lru_cache(maxsize=None)(files_in)  # as they were before this run
+        self._is_own = _FILE.is_file() and str(_FILE) not in self._results_in(".")
+        self._kept: KeptFile | None = None
+        if not reserved.is_input(_FILE):
+            reserved.reserve(_OPTION, str(_FILE))
+
+    def pictures(self, picture: str | None) -> Iterator[str]:
+        """Yield the picture, or the names on stdin without those of earlier outputs."""
+        for name in files.pictures(picture):
+            if picture is None and self._is_result(name):
+                print_stderr(f"{shown(name)}: is an output of a run, which is not read")
+                continue
+            self._reserved.add_input(name)
+            yield name
+
+    def _is_result(self, name: str) -> bool:
+        folder, base = os.path.split(name)
+        if real(name) == real(_FILE) and _FILE.is_file():
+            return not self._is_own
+        return base in self._results_in(folder or ".")
+
+    def write(self, result: Result) -> None:
+        from engine.vision.encode import encode
+
+        content = encode(result.plot(), _FILE)
+        if self._is_own and self._reserved.has_stdin and self._kept is None:
+            self._kept = KeptFile(_FILE)
+        files.write(_FILE, content, self._reserved, option=_OPTION)
+        add_file(_FILE)
+
+    def __enter__(self) -> Drawing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._kept is None:
+            return
+        if real(_FILE) in self._reserved.refused:
+            self._kept.put_back()
+        else:
+            self._kept.remove()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from engine.cli import FAILED
 from engine.cli._darknet import files, lines, network, predictions
 from engine.cli._darknet.files import Files
+from engine.cli._output_files import ReservedPaths, check_output
 from engine.cli._stderr import print_stderr
 from engine.errors import EngineError, ImageError, InputError
 
@@ -30,15 +31,16 @@ def run(
     """Run the pictures and return the exit status; `threshold` is that without -thresh."""
     threshold = threshold if arguments.thresh is None else arguments.thresh
     failures = 0
-    inputs = files.read_by(model, names)
+    reserved = ReservedPaths(files.read_by(model, names), stdin=model.picture is None)
     with (
-        document_at("-out", arguments.out, inputs) as document,
+        predictions.Drawing(reserved) as drawing,
+        document_at("-out", arguments.out, reserved) as document,
         network.load(arguments, model, names=names) as detector,
     ):
         print(*network.heading(detector, model), sep="\n")
-        for path in files.pictures(model.picture):
+        for path in drawing.pictures(model.picture):
             try:
-                _run_one(arguments, detector, path, threshold, document, inputs=inputs)
+                _run_one(arguments, detector, path, threshold, document, drawing)
             except (ImageError, InputError) as error:
                 print_stderr(f"Error: {error}")
                 failures += 1
@@ -51,8 +53,7 @@ def _run_one(
     path: str,
     threshold: float,
     document: DarknetDocument | None,
-    *,
-    inputs: Sequence[str | None],
+    drawing: predictions.Drawing,
 ) -> None:
     from engine.sources.item import Item
     from engine.vision.rows import suppress_rows
@@ -73,7 +74,7 @@ def _run_one(
         document.take(Item(path, path), result, found.milliseconds)
     if arguments.save_labels:
         _save_labels(path, rows)
-    predictions.write(result, [*inputs, path])
+    drawing.write(result)
 
 
 def _save_labels(path: str, rows: Array) -> None:
@@ -92,17 +93,15 @@ def _save_labels(path: str, rows: Array) -> None:
 
 @contextmanager
 def document_at(
-    option: str, path: str | None, inputs: Sequence[str | None]
+    option: str, path: str | None, reserved: ReservedPaths
 ) -> Iterator[DarknetDocument | None]:
     """Open a JSON file; it is complete after an interrupt, too, and removed after an error."""
     if path is None:
         yield None
         return
-    from engine.cli import _output_files
     from engine.cli._sinks.json_documents import DarknetDocument
 
-    reserved = _output_files.ReservedPaths(inputs)
-    _output_files.check_output(option, path, reserved, overwrite=True)
+    check_output(option, path, reserved, overwrite=True)
     document = DarknetDocument(path, existing="replace")
     document.begin({}, ())
     try:

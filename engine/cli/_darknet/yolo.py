@@ -6,8 +6,9 @@ import argparse
 
 from engine import bundled
 from engine.cli import FAILED
-from engine.cli._darknet import files, lines, network, predictions
+from engine.cli._darknet import lines, network, predictions
 from engine.cli._darknet.files import Files
+from engine.cli._output_files import ReservedPaths
 from engine.cli._stderr import print_stderr
 from engine.errors import ImageError, InputError
 from engine.files.naming import escaped
@@ -22,10 +23,14 @@ def run(arguments: argparse.Namespace, model: Files) -> int:
 
     threshold = THRESHOLD if arguments.thresh is None else arguments.thresh
     failures = 0
-    with network.load(arguments, model, names=NAMES) as detector:
+    reserved = ReservedPaths(model, stdin=model.picture is None)
+    with (
+        predictions.Drawing(reserved) as drawing,
+        network.load(arguments, model, names=NAMES) as detector,
+    ):
         print(*network.heading(detector, model, trains=True), sep="\n")
         suppression = network.suppression(detector, arguments.nms, usual=_NMS)
-        for path in files.pictures(model.picture):
+        for path in drawing.pictures(model.picture):
             try:
                 taken = network.read(detector, path)
                 found = network.candidates(detector, taken, threshold=threshold)
@@ -34,9 +39,7 @@ def run(arguments: argparse.Namespace, model: Files) -> int:
                 for row in rows[(rows[:, 5:] > threshold).any(axis=1)]:
                     best = int(row[5:].argmax())
                     print(f"{escaped(detector.labels[best])}: {lines.percent(row[5 + best])}")
-                predictions.write(
-                    predictions.result_of(detector, found.picture, rows), [*model, path]
-                )
+                drawing.write(predictions.result_of(detector, found.picture, rows))
             except (ImageError, InputError) as error:
                 print_stderr(f"Error: {error}")
                 failures += 1

@@ -143,6 +143,10 @@ def test_a_program_for_the_json_port_of_darknet_reads_all_frames(monkeypatch):
         (["none.mp4"], 1, "Error: none.mp4: video: cannot be read"),
         (["street.mp4", "-mjpeg_port", "99999"], 2, "-mjpeg_port: expected a port from 1 to 65535"),
         (["street.mp4", "-out_filename", "street.mp4"], 2, "would replace a file that is read"),
+        (
+            ["street.mp4", "-out_filename", "x.mp4", "-json_file_output", "./x.mp4"],
+            *(2, "-out_filename and -json_file_output: expected different files, got one"),
+        ),
         (["street.mp4", "-out_filename", "found.txt"], 2, "found.txt: expected one of .avi"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,58 @@ def test_inputs_are_never_replaced(here, capsys):
     assert cli.main([*COMMAND, "predictions.jpg", "-nogpu"]) == 1
     assert "predictions.jpg: would replace a file that is read" in capsys.readouterr().err
     assert (here / "predictions.jpg").read_bytes() == before
+
+
+@pytest.fixture
+def run_names(here, monkeypatch):
+    """Run `detector test` with a list on stdin."""
+
+    def run(*names, options=()):
+        (here / "list").write_text("".join(f"{each}\n" for each in names))
+        with (here / "list").open() as file:
+            monkeypatch.setattr("sys.stdin", file)
+            return cli.main([*COMMAND, *options, "-nogpu"])
+
+    return run
+
+
+@pytest.mark.parametrize("out", ["set/1.png", "list"])
+def test_names_on_standard_input_protect_their_files(here, run_names, capsys, out):
+    before = (here / "set/1.png").read_bytes()
+    assert run_names("set/2.png", "set/1.png", options=["-out", out]) == 2
+    line = f"Error: -out {out}: would replace a file that is read"
+    assert capsys.readouterr().err.splitlines()[-1] == line
+    assert (here / "set/1.png").read_bytes() == before
+    assert (here / "list").read_text() == "set/2.png\nset/1.png\n"
+
+
+def test_a_picture_called_predictions_is_put_back(here, run_names, capsys):
+    shutil.copy(here / "set/1.png", here / "predictions.jpg")
+    before = (here / "predictions.jpg").read_bytes()
+    assert run_names("set/2.png", "predictions.jpg") == 2
+    shown = capsys.readouterr()
+    assert shown.err.endswith("predictions.jpg: would replace a file that is read\n")
+    assert "predictions.jpg: Predicted" not in shown.out
+    assert (here / "predictions.jpg").read_bytes() == before
+    assert not list(here.glob(".*.part"))
+    assert run_names("set/2.png") == 0  # as darknet does
+    assert (here / "predictions.jpg").read_bytes() != before
+
+
+def test_results_of_an_earlier_run_are_not_read_from_a_list(run_names, capsys):
+    assert run_names("set/2.png", "predictions.jpg", "set/1.png") == 0
+    shown = capsys.readouterr()
+    assert shown.err == "predictions.jpg: is an output of a run, which is not read\n"
+    assert shown.out.count("Predicted in") == 2
+    assert run_names("./predictions.jpg", "set/2.png") == 0
+    assert "./predictions.jpg: is an output" in capsys.readouterr().err
+
+
+def test_outputs_are_different_files(here, capsys):
+    command = [*COMMAND, "set/1.png", "-nogpu", "-out", "./predictions.jpg"]
+    assert cli.main(command) == 2
+    assert "expected different files, got one" in capsys.readouterr().err
+    assert not (here / "predictions.jpg").exists()
 
 
 def test_the_names_of_the_data_file_are_never_replaced(here, capsys):

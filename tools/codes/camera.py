@@ -26,6 +26,8 @@ class Camera:
         picture = _lit(random, scene, harsh)
         picture = _blurred(random, picture, blur)
         picture = self._exposed(random, picture, harsh)
+        if random.random() < 0.4 * harsh:
+            picture = _sharpened(random, picture)
         if random.random() < 0.75 * harsh:
             picture = _compressed(random, picture)
         return picture
@@ -112,6 +114,13 @@ def _blurred(random: Random, picture: Picture, radius: float) -> Picture:
         disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size)).astype(np.float32)
         return cv2.filter2D(picture, -1, disc / disc.sum())
     return cv2.GaussianBlur(picture, (0, 0), radius)
+
+
+def _sharpened(random: Random, picture: Picture) -> Picture:
+    """Sharpen the picture as phones do, which leaves light and dark lines along edges."""
+    amount = random.uniform(0.2, 1.6)
+    soft = cv2.GaussianBlur(picture, (0, 0), random.uniform(0.5, 1.6))
+    return cv2.addWeighted(picture, 1 + amount, soft, -amount, 0)
 
 
 def _compressed(random: Random, picture: Picture) -> Picture:

@@ -18,6 +18,7 @@ SIDE = 448  # pixels of every generated picture
 HELD_OUT = 8  # every eighth photograph is held out from training
 _PHOTOS = "motorcycle_left motorcycle_right grass gravel brick camera coins moon text page"
 _FONT_SIZES = (11, 14, 18, 24, 34)
+_KEYS = (0.13, 0.13, 0.13, 0.13, 0.13, 0.13, 0.12, 0.07, 0.03)  # shares of the widths of keys
 
 
 def colour(random: Random, low: int = 0, high: int = 256) -> tuple[int, int, int]:
@@ -174,19 +175,26 @@ def _table(random: Random) -> Picture:
 
 
 def _keyboard(random: Random) -> Picture:
-    board, key = ink_and_paper(random)
+    """Draw rows of keys, each row shifted, with legends and lit edges."""
+    board, key = colour(random, 0, 200), colour(random)
     picture = np.full((SIDE, SIDE, 3), board, np.uint8)
-    step = int(random.integers(24, 64))
-    gap = max(2, step // 8)
-    for row in range(SIDE // step + 1):
-        left = int(random.integers(-step, 0))
+    down = int(random.integers(8, 64))
+    across = max(6, int(down * random.uniform(0.8, 1.3)))
+    gap = max(1, int(down * random.uniform(0.06, 0.35)))
+    lit, shaded = (np.clip(np.asarray(key) + step, 0, 255).tolist() for step in (50, -60))
+    legend = (255, 255, 255) if np.mean(key) < 128 else (20, 20, 20)
+    for top in range(int(random.integers(-down, 0)), SIDE, down):
+        left = int(random.integers(-across, 0))
         while left < SIDE:
-            width = step * int(random.choice([1, 1, 1, 1, 1, 2]))
-            corner = (left + width - gap, row * step + step - gap)
-            cv2.rectangle(picture, (left, row * step), corner, key, -1)
-            letter = string.ascii_uppercase[random.integers(26)]
-            place = (left + gap, row * step + step // 2)
-            cv2.putText(picture, letter, place, cv2.FONT_HERSHEY_SIMPLEX, step / 80, board, 1)
+            width = across * int(random.choice([1, 1, 1, 1, 1, 1, 1, 2, 6], p=_KEYS))
+            near, far = (left, top), (left + width - gap, top + down - gap)
+            cv2.rectangle(picture, near, far, key, -1)
+            cv2.line(picture, near, (far[0], top), lit, 1)
+            cv2.line(picture, (left, far[1]), far, shaded, max(1, gap // 3))
+            if down > 14:
+                letter = string.ascii_uppercase[random.integers(26)]
+                place = (left + gap, top + down // 2)
+                cv2.putText(picture, letter, place, 0, down / 80, legend, 1, cv2.LINE_AA)
             left += width
     return picture
 
@@ -223,26 +231,37 @@ def _fence(random: Random) -> Picture:
 
 
 def _bookshelf(random: Random) -> Picture:
-    picture = np.full((SIDE, SIDE, 3), colour(random, 0, 120), np.uint8)
-    shelf = int(random.integers(90, 230))
+    """Draw shelves of books; some shelves hold a series, whose books look alike."""
+    picture = np.full((SIDE, SIDE, 3), colour(random, 0, 90), np.uint8)
+    shelf = int(random.integers(70, 230))
+    thin = int(max(3, shelf * random.uniform(0.04, 0.1)))
+    is_series = random.random() < 0.2
+    back, front = ink_and_paper(random)
     for bottom in range(shelf, SIDE + shelf, shelf):
         left = 0
         while left < SIDE:
-            width = int(random.integers(8, 46))
-            top = bottom - int(shelf * random.uniform(0.6, 0.95))
-            back, front = ink_and_paper(random)
-            cv2.rectangle(picture, (left, top), (left + width - 2, bottom - 6), back, -1)
-            for _ in range(random.integers(0, 4)):
-                at = int(random.integers(top, bottom - 6))
-                cv2.line(picture, (left + 2, at), (left + width - 4, at), front, 2)
-            if width > 18:
-                text = np.full((width - 6, shelf // 2, 3), back, np.uint8)
-                place = (2, width // 2)
-                size = width / 50
-                cv2.putText(text, _word(random), place, cv2.FONT_HERSHEY_DUPLEX, size, front, 1)
-                part = picture[max(top, 0) + 4 :, left + 3 :][: text.shape[1], : text.shape[0]]
-                part[:] = text.transpose(1, 0, 2)[: part.shape[0], : part.shape[1]]
-            left += width
+            width = thin + int(0 if is_series else random.integers(0, 3 * thin))
+            tall = int(shelf * (0.85 if is_series else random.uniform(0.55, 0.93)))
+            if not is_series:
+                back, front = ink_and_paper(random)
+                back = back if random.random() < 0.6 else colour(random)
+            spine = np.full((tall, width, 3), back, np.uint8)
+            for at in random.integers(0, tall, size=int(random.integers(0, 5))).tolist():
+                cv2.line(spine, (0, at), (width, at), front, int(random.integers(1, 4)))
+            if width > 7:
+                line = np.full((width, tall, 3), back, np.uint8)
+                place = (int(tall * random.uniform(0.05, 0.3)), width * 3 // 4)
+                words = f"{_word(random)} {_word(random)}"
+                cv2.putText(line, words, place, 3, width / 34, front, 1, cv2.LINE_AA)
+                spine = np.where(np.rot90(line) != back, np.rot90(line), spine).astype(np.uint8)
+            shade = 1 - random.uniform(0, 0.6) * np.linspace(-1, 1, width) ** 2
+            top = bottom - tall - 4
+            part = picture[max(top, 0) : max(bottom - 4, 0), left : left + width]
+            spine = spine[tall - part.shape[0] :, : part.shape[1]]
+            part[:] = (spine * shade[None, : part.shape[1], None]).astype(np.uint8)
+            left += width + 1
+            if random.random() < 0.02:
+                left += int(random.integers(0, shelf))
     return picture
 
 

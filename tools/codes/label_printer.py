@@ -209,7 +209,7 @@ def _moved(mark: CodeMark, right: int, down: int) -> CodeMark:
 def _faint(random: Random) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """Return two similar colours, as of etched metal, thermal paper and printed cans."""
     base = random.integers(40, 216) + random.integers(-30, 31, size=3)
-    other = base + int(random.choice([-1, 1])) * random.integers(28, 70)
+    other = base + int(random.choice([-1, 1])) * random.integers(26, 110)
     other = other + random.integers(-12, 13, size=3)
     ink, paper = (np.clip(each, 0, 255).tolist() for each in (base, other))
     return tuple(ink), tuple(paper)
@@ -217,7 +217,7 @@ def _faint(random: Random) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
 
 def colorize(random: Random, grey: Picture, *, plain: bool) -> NDArray[np.uint8]:
     """Colour a label, with defects of printers and screens."""
-    is_faint = random.random() < 0.15
+    is_faint = random.random() < 0.25
     if is_faint:
         ink, paper = _faint(random)
     elif plain or random.random() < 0.55:

@@ -7,7 +7,7 @@ python tools/codes/scenes.py sheet.png
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,11 +30,14 @@ from textures import TEXTURES
 
 Random = np.random.Generator
 Points = NDArray[np.float64]
+Maker = Callable[[Random], Picture]
 
 _CLASS_SHARES = (0.16, 0.22, 0.1, 0.23, 0.29)
 # Shares of scenes: without codes, clean renderings, close-ups, one code of any size; else several.
-_EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.22, 0.1, 0.24, 0.18
+_EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.22, 0.1, 0.28, 0.18
 _MAKERS = (*DISTRACTORS, *TEXTURES)
+# A short piece of stripes cannot be told from a barcode, so stripes are backgrounds only.
+_OBJECTS = tuple(maker for maker in _MAKERS if maker is not stripes)
 _MIN_MODULE = (0.5, 0.55, 0.5, 0.3, 0.25)  # pixels, by class
 _MIN_SIDE = 7.0  # pixels of a box
 _MIN_VISIBLE = 0.7  # share of a box that is inside the frame
@@ -43,6 +46,7 @@ _MIN_CONTRAST = 3.2  # standard deviation of grey values in the box of a code
 _SEVERAL = 1 - _EMPTY - _CLEAN - _CLOSE - _SINGLE
 _LARGE = 170  # pixels; larger codes hardly alias
 _MAX_SHEET = 3.0  # pixels of an object for each of the picture
+_FRESH = 0.15  # share of patterns that are drawn anew, which takes time
 _CELL = 4  # pixels of a cell in the occupancy map
 _ATTEMPTS = 6
 
@@ -150,12 +154,7 @@ class SceneGenerator:
         self._photographs = photographs or load_photographs()
         self._surfaces = [SURFACES[i % len(SURFACES)](random) for i in range(surfaces // 2)]
         self._patterns = [_MAKERS[i % len(_MAKERS)](random) for i in range(surfaces)]
-        # A short piece of stripes cannot be told from a barcode, so stripes are backgrounds only.
-        self._objects = [
-            thing
-            for index, thing in enumerate(self._patterns)
-            if _MAKERS[index % len(_MAKERS)] is not stripes
-        ]
+        self._objects = [_OBJECTS[i % len(_OBJECTS)](random) for i in range(surfaces)]
 
     def scene(
         self, number: int, size: tuple[int, int] = (416, 416), *, stretched: bool = True
@@ -243,7 +242,7 @@ class SceneGenerator:
         if choice < 0.76:
             picture = self._surfaces[random.integers(len(self._surfaces))]
         else:
-            picture = self._patterns[random.integers(len(self._patterns))]
+            picture = _pattern(random, self._patterns, _MAKERS)
         side = int(picture.shape[0] * random.uniform(0.4, 1))
         top, left = random.integers(0, picture.shape[0] - side + 1, size=2)
         return cv2.resize(picture[top : top + side, left : left + side], size)
@@ -262,7 +261,7 @@ class SceneGenerator:
                 if choice < 0.25:
                     thing = random_crop(random, self._photographs, (width, height))
                 elif choice < 0.85:
-                    thing = self._objects[random.integers(len(self._objects))]
+                    thing = _pattern(random, self._objects, _OBJECTS)
                 else:
                     thing = self._surfaces[random.integers(len(self._surfaces))]
                 flat = FlatObject(thing[:height, :width], ())
@@ -491,6 +490,13 @@ class _SceneBuilder:
             paper = cv2.multiply(part, np.ascontiguousarray(paper), scale=1 / 255)
         mixed = part * (255 - cover) + paper * cover
         part[:] = ((mixed + 127) // 255).astype(np.uint8)
+
+
+def _pattern(random: Random, drawn: list[Picture], makers: Sequence[Maker]) -> Picture:
+    """Return one of the patterns that are `drawn`, or draw another one."""
+    if random.random() < _FRESH:
+        return makers[random.integers(len(makers))](random)
+    return drawn[random.integers(len(drawn))]
 
 
 def _labelled(picture: Picture, codes: Sequence[Code]) -> Scene:

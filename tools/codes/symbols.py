@@ -125,20 +125,61 @@ def _pdf417(random: np.random.Generator) -> Symbol:
     return Symbol(3, rows.repeat(int(random.choice((2, 3, 3, 3, 4, 5))), axis=0))
 
 
+def _elements(random: np.random.Generator, count: int, total: int) -> list[int]:
+    """Return `count` widths of bars and gaps whose sum is `total`, for characters of no meaning."""
+    shares = random.dirichlet(np.full(count, 1.5))
+    return (random.multinomial(total - count, shares) + 1).tolist()
+
+
+def _bars(widths: list[int], *, ink_first: bool) -> NDArray[np.bool_]:
+    return np.repeat((np.arange(len(widths)) + ink_first) % 2 == 1, widths)
+
+
+def _data_bar(random: np.random.Generator, pairs: int, kind: int) -> list[int]:
+    """Return widths of `pairs` of two characters with a finder pattern between them.
+
+    `kind` is 15 for GS1 DataBar, whose inner characters have 15 modules, 17 for the expanded one.
+    """
+    widths = [1, 1]
+    for number in range(pairs):
+        finder = _FINDERS[kind][random.integers(len(_FINDERS[kind]))]
+        pair = [*_elements(random, 8, max(16, kind)), *finder, *_elements(random, 8, kind)]
+        widths += pair[::-1] if number % 2 else pair
+    return [*widths, 1, 1]
+
+
+def _unencoded(random: np.random.Generator) -> Symbol:
+    """Return bars with the structure of GS1 DataBar, Code 93 or UPC-E; they encode nothing."""
+    choice = random.random()
+    if choice < 0.3:
+        return Symbol(4, _bars(_data_bar(random, 2, 15), ink_first=False)[None])
+    if choice < 0.4:
+        pairs = int(random.integers(1, 5))
+        return Symbol(4, _bars(_data_bar(random, pairs, 17), ink_first=False)[None])
+    if choice < 0.8:  # Code 93
+        text = _characters(random, _UPPER, int(random.integers(3, 13)))
+        stop = [1, 1, 1, 1, 4, 1]
+        data = [width for _ in range(len(text) + 2) for width in _elements(random, 6, 9)]
+        return Symbol(4, _bars([*stop, *data, *stop, 1], ink_first=True)[None], text)
+    text = _characters(random, string.digits, 8)
+    data = [width for _ in range(6) for width in _elements(random, 4, 7)]
+    return Symbol(4, _bars([1, 1, 1, *data, 1, 1, 1, 1, 1, 1], ink_first=True)[None], text)
+
+
 def _stacked(random: np.random.Generator) -> Symbol:
     """Return bars that look like GS1 DataBar Stacked; they encode nothing.
 
     Rows of bars are separated by thin rows of the complement or of alternating modules.
     """
     is_expanded = random.random() < 0.4
-    width = int(random.choice([53, 102])) if is_expanded else 50
+    pairs = int(random.integers(1, 3)) if is_expanded else 1
     count = int(random.integers(2, 5)) if is_expanded else 2
     tall = 34 if is_expanded else int(random.choice([5, 7, 7, 12, 33]))
-    alternating = np.arange(width) % 2 == 1
     rows: list[NDArray[np.bool_]] = []
     for number in range(count):
-        widths = random.choice(8, size=width, p=_ELEMENTS) + 1
-        bars = np.repeat((np.arange(width) + number) % 2 == 1, widths)[:width]
+        widths = _data_bar(random, pairs, 17 if is_expanded else 15)
+        bars = _bars(widths, ink_first=number % 2 == 1)
+        alternating = np.arange(len(bars)) % 2 == 1
         if number:
             thin = [~rows[-1], alternating, ~bars] if tall > 12 else [~bars]
             rows += thin
@@ -149,6 +190,8 @@ def _stacked(random: np.random.Generator) -> Symbol:
 def _linear(random: np.random.Generator) -> Symbol:
     if random.random() < _STACKED_SHARE:
         return _stacked(random)
+    if random.random() < _UNENCODED_SHARE:
+        return _unencoded(random)
     kind, alphabet, lengths = _LINEAR[int(random.choice(len(_LINEAR), p=_LINEAR_SHARES))]
     length = int(random.integers(lengths[0], lengths[1] + 1))
     length += length % 2 if kind == "itf" else 0
@@ -170,8 +213,17 @@ _LINEAR = (
     ("itf", string.digits, (6, 14)),
     ("codabar", string.digits, (5, 12)),
 )
-_STACKED_SHARE = 0.22
-_ELEMENTS = (0.42, 0.23, 0.14, 0.09, 0.05, 0.03, 0.02, 0.02)  # widths of bars, 1 to 8 modules
+_STACKED_SHARE, _UNENCODED_SHARE = 0.22, 0.18
+_FINDERS = {
+    15: (
+        *((3, 8, 2, 1, 1), (3, 5, 5, 1, 1), (3, 3, 7, 1, 1), (3, 1, 9, 1, 1), (2, 7, 4, 1, 1)),
+        *((2, 5, 6, 1, 1), (2, 3, 8, 1, 1), (1, 5, 7, 1, 1), (1, 3, 9, 1, 1)),
+    ),
+    17: (
+        *((1, 8, 4, 1, 1), (3, 6, 4, 1, 1), (3, 4, 6, 1, 1)),
+        *((3, 2, 8, 1, 1), (2, 6, 5, 1, 1), (2, 2, 9, 1, 1)),
+    ),
+}
 _LINEAR_SHARES = (0.26, 0.06, 0.12, 0.2, 0.12, 0.11, 0.09, 0.04)
 _MAKERS: tuple[Callable[[np.random.Generator], Symbol], ...] = (
     _qr,

@@ -128,6 +128,115 @@ def _knitwear(random: Random) -> Picture:
     return picture
 
 
+def _roof(random: Random) -> Picture:
+    """Draw rows of tiles or shingles with shaded edges, each of another tint."""
+    base = np.asarray(colour(random, 40, 200))
+    picture = np.full((SIDE, SIDE, 3), base, np.uint8)
+    down = int(np.exp(random.uniform(np.log(5), np.log(50))))
+    across = max(3, int(down * random.uniform(0.5, 1.8)))
+    is_round = random.random() < 0.5
+    dark = (base * random.uniform(0.2, 0.6)).tolist()
+    for row in range(SIDE // down + 2):
+        top = SIDE - row * down  # the upper rows lie below those nearer to the eye
+        for left in range(-(row % 2) * across // 2, SIDE, across):
+            paint = np.clip(base * random.uniform(0.75, 1.25), 0, 255).tolist()
+            cv2.rectangle(picture, (left, top), (left + across, top + down), paint, -1)
+            if is_round:
+                half = across // 2
+                cv2.ellipse(
+                    picture, (left + half, top + down), (half, down // 3), 0, 0, 180, paint, -1
+                )
+            cv2.line(picture, (left, top), (left, top + down), dark, max(1, across // 12))
+        cv2.line(picture, (0, top + down), (SIDE, top + down), dark, max(1, down // 10))
+    return picture
+
+
+def _stones(random: Random) -> Picture:
+    """Draw a wall or a patchwork of irregular cells, some of them with a pattern."""
+    count = int(random.integers(5, 34))
+    step = SIDE // count + 1
+    seam, base = colour(random), np.asarray(colour(random, 40, 220))
+    picture = np.full((SIDE, SIDE, 3), seam, np.uint8)
+    spread = random.choice([15, 40, 90])
+    jitter = step * random.uniform(0, 0.25)
+    corners = np.stack(np.meshgrid(np.arange(count + 1), np.arange(count + 1)), -1) * step
+    corners = corners + random.normal(0, jitter + 1e-6, size=corners.shape)
+    gap = random.uniform(0.02, 0.16)
+    for row in range(count):
+        for column in range(count):
+            cell = corners[[row, row, row + 1, row + 1], [column, column + 1] * 2][[0, 1, 3, 2]]
+            cell = cell + gap * (cell.mean(axis=0) - cell)
+            paint = np.clip(base + random.normal(0, spread, size=3), 0, 255).tolist()
+            cv2.fillConvexPoly(picture, np.rint(cell).astype(np.int32), paint, cv2.LINE_AA)
+            if random.random() < 0.15:
+                x, y = np.rint(cell.mean(axis=0)).astype(int).tolist()
+                cv2.circle(picture, (x, y), max(1, step // 4), seam, max(1, step // 9))
+    return picture
+
+
+def _railing(random: Random) -> Picture:
+    """Draw thin posts with rails and their shadows in front of something."""
+    picture = clouds(random) if random.random() < 0.5 else _foliage(random)
+    step = float(np.exp(random.uniform(np.log(5), np.log(40))))
+    width = max(1, int(step * random.uniform(0.12, 0.6)))
+    paint = colour(random)
+    dark = (np.asarray(paint) * 0.5).tolist()
+    top, bottom = sorted(int(v) for v in random.integers(-60, SIDE + 60, size=2))
+    slope = random.uniform(-0.3, 0.3)
+    for number in range(int(SIDE / step) + 1):
+        x = int(number * step + random.normal(0, 0.03 * step))
+        ends = (x, int(top + slope * x)), (x, int(bottom + slope * x))
+        cv2.line(picture, *ends, paint, width)
+        if width > 2:
+            cv2.line(picture, *(((x + width // 2, y) for x, y in ends)), dark, max(1, width // 3))
+    for at in (top, bottom, (top + bottom) // 2)[: int(random.integers(1, 4))]:
+        cv2.line(picture, (0, at), (SIDE, int(at + slope * SIDE)), paint, width + 2)
+    return picture
+
+
+def _figures(random: Random) -> Picture:
+    """Draw columns of figures, as in timetables, receipts and lists of prices."""
+    ink, paper = ink_and_paper(random)
+    picture = np.full((SIDE, SIDE, 3), paper, np.uint8)
+    size = float(np.exp(random.uniform(np.log(0.25), np.log(1.2))))
+    font = int(random.choice([0, 1, 2, 3]))
+    down = max(5, int(size * random.uniform(24, 44)))
+    across = int(size * random.uniform(70, 200)) + 8
+    digits = int(random.integers(2, 9))
+    for top in range(down, SIDE + down, down):
+        for left in range(int(random.integers(3, 20)), SIDE, across):
+            if random.random() < 0.92:
+                text = str(random.integers(10 ** (digits - 1), 10**digits))
+                text = text[:-2] + "." + text[-2:] if digits > 4 else text
+                cv2.putText(picture, text, (left, top), font, size, ink, 1, cv2.LINE_AA)
+    if random.random() < 0.4:
+        for left in range(0, SIDE, across):
+            cv2.line(picture, (left, 0), (left, SIDE), ink, 1)
+    return picture
+
+
+def _grille(random: Random) -> Picture:
+    """Draw slots or holes of vents, radiators, drains and sockets in a plate."""
+    plate = np.asarray(colour(random, 30, 256))
+    picture = np.full((SIDE, SIDE, 3), plate, np.uint8)
+    hole = (plate * random.uniform(0, 0.5)).tolist()
+    lit = np.clip(plate * 1.4, 0, 255).tolist()
+    across, down = (int(v) for v in np.exp(random.uniform(np.log(5), np.log(60), size=2)))
+    share = random.uniform(0.3, 0.8, size=2)
+    margin = int(random.integers(0, 160))
+    is_round = random.random() < 0.3
+    for row, top in enumerate(range(margin, SIDE - margin, down)):
+        for left in range(margin + (row % 2) * int(random.integers(0, 2)), SIDE - margin, across):
+            size = max(1, int(across * share[0])), max(1, int(down * share[1]))
+            far = left + size[0], top + size[1]
+            if is_round:
+                cv2.circle(picture, (left, top), max(1, min(size) // 2), hole, -1, cv2.LINE_AA)
+            else:
+                cv2.rectangle(picture, (left, top), far, hole, -1)
+                cv2.line(picture, (left, far[1]), far, lit, 1)
+    return picture
+
+
 TEXTURES: tuple[Callable[[Random], Picture], ...] = (
     _foliage,
     _fur,
@@ -135,4 +244,9 @@ TEXTURES: tuple[Callable[[Random], Picture], ...] = (
     _blinds,
     _crowd,
     _knitwear,
+    _roof,
+    _stones,
+    _railing,
+    _figures,
+    _grille,
 )

@@ -58,6 +58,7 @@ def read_truth(
     return GroundTruth(
         *(source, names, tuple(numbers.get(i, free + i) for i in range(len(names)))),
         *(tuple(entries), problems),
+        without_category=frozenset(range(len(names))) - set(numbers),
     )
 
 
@@ -259,6 +260,8 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 def _match_names(where: str, categories: Sequence[str], names: Sequence[str]) -> list[int]:
     """Return the class of each category."""
+    if not categories:
+        raise InputError(f"{where}: categories: expected at least one, got none")
     class_of = {_normalised(name): class_id for class_id, name in reversed(list(enumerate(names)))}
     same = [class_of.get(_normalised(name)) for name in categories]
     known = [class_id for class_id in same if class_id is not None]

@@ -234,3 +234,23 @@ def test_members_of_an_archive_are_named_like_annotated_pictures(detect, folder,
     assert names == ["set/dog.jpg", "set/deep/000000000009.png"]
     assert all((folder / "out" / each).is_file() for each in names)
     assert not more or [each["id"] for each in images] == [50, 60]
+
+
+def test_found_classes_that_the_annotation_file_lacks_are_named(detect, folder):
+    annotations(folder, ["cat"])
+    outputs = (*COCO, "--coco-dataset", "set.json")
+    done = detect("val/dog.jpg", *outputs, "--images-json", "truth.json")
+    assert done.status == 0
+    found = {each["category_id"] for each in results(folder)}
+    new = [f"{name} ({number})" for number, name in ((13, "dog"), (14, "cow")) if number in found]
+    assert new
+    what = "truth.json: has no category for classes that were found, which get new ids: "
+    assert [line for line in done.err.splitlines() if what in line] == [f"{what}{', '.join(new)}"]
+
+
+def test_an_annotation_file_without_categories_stops_the_run(detect, folder):
+    annotations(folder, [])
+    for outputs in (COCO, ["--coco-dataset", "set.json"]):
+        done = detect("val/dog.jpg", *outputs, "--images-json", "truth.json")
+        assert (done.status, done.out) == (2, "")
+        assert done.err == "Error: truth.json: categories: expected at least one, got none\n"

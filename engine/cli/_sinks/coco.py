@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
@@ -18,7 +18,7 @@ from engine.cli._sinks.text_output import TextOutput
 from engine.cli._sources import NamedMedia
 from engine.errors import ImageError, InputError
 from engine.evaluate import coco_files
-from engine.evaluate.ground_truth import coco_category_ids
+from engine.evaluate.ground_truth import GroundTruth, coco_category_ids
 from engine.files.naming import shown
 from engine.files.regular import open_regular
 from engine.sources import archive
@@ -28,6 +28,8 @@ from engine.version import __version__
 from engine.vision import serialize
 
 ImageId = int | str
+
+_MAX_ANNOUNCED = 20  # classes
 
 _log = logging.getLogger("engine")
 
@@ -39,6 +41,7 @@ class CocoImages:
     source: str
     ids: Mapping[str, ImageId]  # by file_name
     ids_by_last_name: Mapping[str, ImageId | None]  # None if several files have that name
+    _announced: set[int] = field(default_factory=set)  # classes, by one of several outputs
 
     @classmethod
     def read(cls, source: str) -> CocoImages:
@@ -63,9 +66,45 @@ class CocoImages:
             raise InputError(f"{shown(name)}: is no picture of --images-json {shown(self.source)}")
         return by_last_name
 
-    def categories_of(self, labels: Sequence[str]) -> Sequence[int]:
-        truth = coco_files.read_truth(self.source, labels, needs_objects=False)
-        return truth.categories
+    def truth_for(self, labels: Sequence[str]) -> GroundTruth:
+        return coco_files.read_truth(self.source, labels, needs_objects=False)
+
+    def announce(self, new_ids: Mapping[int, str]) -> None:
+        """Name the classes whose objects have ids that the file does not have, once."""
+        new = [
+            f"{shown(new_ids[each])} ({each})" for each in sorted(new_ids.keys() - self._announced)
+        ]
+        self._announced.update(new_ids)
+        if new:
+            more = ", …" if len(new) > _MAX_ANNOUNCED else ""
+            _log.warning(
+                "%s: has no category for classes that were found, which get new ids: %s%s",
+                *(shown(self.source), ", ".join(new[:_MAX_ANNOUNCED]), more),
+            )
+
+
+class _Categories:
+    """The category id of each class, and what was found of classes that the file lacks."""
+
+    def __init__(self, images: CocoImages | None, labels: Sequence[str]) -> None:
+        self._images = images
+        self._labels = labels
+        self._without: Set[int] = frozenset()
+        self.ids: Sequence[int] = coco_category_ids(labels)
+        if images is not None:
+            truth = images.truth_for(labels)
+            self.ids, self._without = truth.categories, truth.without_category
+        self._new: dict[int, str] = {}  # labels, by ids
+
+    def add(self, class_id: int) -> int:
+        """Return the id for an object that was found."""
+        if class_id in self._without:
+            self._new[self.ids[class_id]] = self._labels[class_id]
+        return self.ids[class_id]
+
+    def announce(self) -> None:
+        if self._images is not None:
+            self._images.announce(self._new)
 
 
 class _ImageIds:
@@ -132,22 +171,25 @@ class CocoResults(Sink):
         self._ids = _ImageIds("--json-style coco", images, known)
         self._out = TextOutput(path, existing=existing, incremental=False)
         self.is_stdout = self._out.is_stdout
-        self._categories: Sequence[int] = ()
+        self._categories = _Categories(None, ())
         self._count = 0
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
-        self._categories = _categories(self._images, labels)
+        self._categories = _Categories(self._images, labels)
         self._out.open()
         self._out.write("[\n")
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        for entry in outcome.to_coco(self._ids.id_of(item), self._categories):
+        for found in outcome:
+            self._categories.add(found.class_id)
+        for entry in outcome.to_coco(self._ids.id_of(item), self._categories.ids):
             self._out.write(",\n" * bool(self._count) + serialize.json_text(entry))
             self._count += 1
 
     def finish(self) -> None:
         self._out.write("\n]\n")
         self._out.keep()
+        self._categories.announce()
 
     def discard(self) -> None:
         self._out.discard()
@@ -176,16 +218,16 @@ class CocoDataset(Sink):
         self._ids = _ImageIds("--coco-dataset", images, known) if has_ids else None
         self._out = TextOutput(path, existing=existing, incremental=False)
         self.is_stdout = self._out.is_stdout
-        self._categories: Sequence[int] = ()
+        self._categories = _Categories(None, ())
         self._images: list[str] = []
         self._names: set[str] = set()
         self._count = 0  # of annotations
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
-        self._categories = _categories(self._numbers, labels)
+        self._categories = _Categories(self._numbers, labels)
         categories = [
             {"id": number, "name": label, "supercategory": ""}
-            for number, label in zip(self._categories, labels, strict=True)
+            for number, label in zip(self._categories.ids, labels, strict=True)
         ]
         info = {"description": f"found by darknet-engine {__version__}", **about}
         head = json.dumps({"info": info, "licenses": [], "categories": categories}, indent=1)
@@ -219,6 +261,7 @@ class CocoDataset(Sink):
         images = ",\n  ".join(self._images)
         self._out.write(f'\n ],\n "images": [\n  {images}\n ]\n}}\n')
         self._out.keep()
+        self._categories.announce()
 
     def discard(self) -> None:
         self._out.discard()
@@ -229,7 +272,7 @@ class CocoDataset(Sink):
         annotation = {
             "id": self._count,
             "image_id": image_id,
-            "category_id": self._categories[found.class_id],
+            "category_id": self._categories.add(found.class_id),
             "bbox": [left, top, width, height],
             "area": serialize.pixels(width * height),
             "iscrowd": 0,
@@ -238,10 +281,6 @@ class CocoDataset(Sink):
             **serialize.track_id(found),
         }
         self._out.write(",\n  " * (self._count > 1) + serialize.json_text(annotation))
-
-
-def _categories(images: CocoImages | None, labels: Sequence[str]) -> Sequence[int]:
-    return coco_category_ids(labels) if images is None else images.categories_of(labels)
 
 
 def _file_name(item: Item) -> str:

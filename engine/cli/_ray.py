@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +127,7 @@ def run(arguments: argparse.Namespace, *, task: str = "detector", **options: Any
         with (
             without_false_alarm(),
             redirect_stdout(sys.stderr),
+            progress.of_run(arguments.out),
             fleet.ray_session(arguments.ray, model_bytes=model.size),
         ):
             progress.start()
@@ -224,8 +225,23 @@ class _Progress:
         self._earlier = 0  # pictures of earlier runs
         self._start = self._last_line = time.perf_counter()
 
-    def start(self) -> None:
+    @contextmanager
+    def of_run(self, where: str) -> Iterator[None]:
+        """Count what this run does, and say how far it came if it is interrupted."""
         self._earlier = self.total.pictures
+        try:
+            yield
+        except KeyboardInterrupt:
+            done = self.total.pictures - self._earlier
+            plural = "s" * (done != 1)
+            before = self._before()
+            print_stderr(
+                f"interrupted: {done} picture{plural} done{before}; results are in {where}"
+            )
+            raise
+
+    def start(self) -> None:
+        """Start the clock, when the workers are there."""
         self._start = self._last_line = time.perf_counter()
 
     def add(self, tally: Tally) -> None:
@@ -239,7 +255,8 @@ class _Progress:
         if self._is_wanted:
             pictures, boxes, with_boxes, failed = self.total
             found = f", {boxes} boxes in {with_boxes}" if self._task == "detector" else ""
-            print(f"{pictures} pictures{found}, {failed} failed{self._rate()}: {where}")
+            counts = f"{pictures} pictures{found}, {failed} failed"
+            print(f"{counts}{self._rate()}{self._before()}: {where}")
 
     def print(self, text: str) -> None:
         if self._is_wanted:
@@ -256,6 +273,9 @@ class _Progress:
         if self._failures > self._problems:
             more = self._failures - self._problems
             print_stderr(f"{more} more pictures failed: see the column error in {where}")
+
+    def _before(self) -> str:
+        return f", {self._earlier} done before" if self._earlier else ""
 
     def _rate(self) -> str:
         new = self.total.pictures - self._earlier

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 import ray
@@ -72,7 +74,7 @@ def ray_session(
     variables = {"PYTHONPATH": paths, "RAY_USAGE_STATS_ENABLED": "0"}
     try:
         _check_reachable(address)
-        with _environment(variables if address == LOCAL else {}):
+        with _own_sigterm_handler(), _environment(variables if address == LOCAL else {}):
             ray.init(
                 address,
                 **(local_options if address == LOCAL else {}),
@@ -159,6 +161,17 @@ def _describe(error: Exception) -> str:
         return f"ray: a worker cannot import engine. Install engine {__version__} on every machine"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"ray: {lines[-1][:300] if lines else type(error).__name__}"
+
+
+@contextmanager
+def _own_sigterm_handler() -> Iterator[None]:
+    """Put back the handler that Ray replaces by one that prints a stack trace and exits with 15."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if callable(handler) and current_thread() is main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 @contextmanager

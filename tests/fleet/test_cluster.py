@@ -89,6 +89,22 @@ def rows_of(shard):
     return pyarrow.parquet.read_table(shard).to_pylist()
 
 
+INTERRUPTED = "interrupted: [0-9]+ pictures done; results are in {out}\n"
+
+
+def test_a_terminated_run_ends_like_an_interrupted_one(command, tmp_path):
+    out = tmp_path / "out"
+    with running(command) as (process, started):
+        until(lambda: shards_in(out))
+        started |= below(process.pid)
+        process.terminate()
+        told = process.communicate(timeout=LONGEST)
+    assert process.returncode == 143, told
+    assert told[0] == ""
+    assert re.fullmatch(INTERRUPTED.format(out=re.escape(str(out))), told[1]), told[1]
+    assert all(rows_of(each) for each in shards_in(out))
+
+
 def test_killed_workers_lose_and_duplicate_nothing(command, expected, tmp_path):
     """Kill a worker, interrupt the run and resume it; memory stays bounded.
 
@@ -102,7 +118,9 @@ def test_killed_workers_lose_and_duplicate_nothing(command, expected, tmp_path):
         there = len(shards_in(out))
         until(lambda: len(shards_in(out)) >= there + 8)  # it continues
         process.send_signal(signal.SIGINT)
+        complaints = process.communicate(timeout=LONGEST)[1]
     assert process.returncode == 130
+    assert re.fullmatch(INTERRUPTED.format(out=re.escape(str(out))), complaints), complaints
     written = shards_in(out)
     assert 12 <= len(written) < 32
     whole = [each for each in written if not any(row["error"] for row in rows_of(each))]
@@ -128,7 +146,7 @@ def test_killed_workers_lose_and_duplicate_nothing(command, expected, tmp_path):
     found = [each for each in expected.values() if not isinstance(each, ImageError)]
     boxes, with_boxes = sum(map(len, found)), sum(map(bool, map(len, found)))
     assert told.startswith(f"1000 pictures, {boxes} boxes in {with_boxes}, 20 failed, "), told
-    assert told.endswith(f" per second: 32 files in {out}\n")
+    assert re.search(f" per second, [0-9]+ done before: 32 files in {re.escape(str(out))}\n$", told)
     assert untouched.items() <= {each: each.stat().st_mtime_ns for each in shards_in(out)}.items()
     assert assert_rows_are(rows_in(out), expected) == 20
     assert [row["path"] for row in rows_in(out)] == list(expected)

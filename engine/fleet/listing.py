@@ -22,7 +22,8 @@ from engine.inputs import Wanted
 from engine.sources import archive, media
 from engine.sources.expand import STDIN, expand, warn_about_other_files
 from engine.sources.media import Media, MediaKind
-from engine.vision.extensions import PICTURE_EXTENSIONS
+from engine.sources.other_formats import OtherFormats
+from engine.vision.extensions import is_picture
 
 _TABLES = (".parquet", ".pq")
 _CONTAINERS = (*_TABLES, archive.SUFFIX)  # of many pictures
@@ -142,6 +143,12 @@ def _list_store(name: str, *, recursive: bool) -> Iterator[Entry]:
     paths = sorted(each.path for each in found if each.is_file and is_wanted(each.path))
     if folder == name and (archives := sum(map(_is_archive, found))):
         warn_about_other_files(name, f"{archives} .tar file(s)", f"'{bare.rstrip('/')}/*{options}'")
+    if folder == name:
+        other_formats = OtherFormats()
+        for each in found:
+            if each.is_file:
+                other_formats.add(PurePosixPath(each.path).name)
+        other_formats.warn(name)
     if not paths:
         yield Entry(name, problem=f"{shown(name)}: has no pictures")
     for each in paths:
@@ -149,7 +156,8 @@ def _list_store(name: str, *, recursive: bool) -> Iterator[Entry]:
 
 
 def _is_supported(path: str) -> bool:
-    return PurePosixPath(path).suffix.lower() in (*PICTURE_EXTENSIONS, *_TABLES)
+    name = PurePosixPath(path)
+    return is_picture(name.name) or name.suffix.lower() in _TABLES
 
 
 def _is_archive(info: pyarrow.fs.FileInfo) -> bool:
@@ -216,7 +224,7 @@ def _list_archive(name: str) -> Iterator[Entry]:
     found = False
     try:
         with _open_file(name) as file:
-            for offset, pictures in archive.extents(file):
+            for offset, pictures in archive.extents(name, file):
                 found = True
                 yield Entry(name, pictures, offset=offset)
     except (*archive.ERRORS, pa.ArrowException) as error:

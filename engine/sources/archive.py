@@ -10,6 +10,7 @@ from typing import IO, Any, NamedTuple
 
 from engine.errors import ImageError
 from engine.files.naming import shown
+from engine.sources.other_formats import OtherFormats
 from engine.vision import picture_limits
 from engine.vision.extensions import is_picture
 
@@ -44,15 +45,16 @@ def is_archive(name: str) -> bool:
     return name.lower().endswith(SUFFIX)
 
 
-def extents(file: IO[bytes]) -> Iterator[Extent]:
-    """Yield the pictures of an archive in parts; only headers are read.
+def extents(name: str, file: IO[bytes]) -> Iterator[Extent]:
+    """Yield the pictures of an archive called `name` in parts; only headers are read.
 
     A damaged archive raises one of ERRORS after what is intact.
     """
     offset = count = 0
     damage: Exception | None = None
+    other_formats = OtherFormats()
     try:
-        for info in _pictures(file):
+        for info in _pictures(file, other_formats):
             if count == 0:
                 offset = info.offset
             count += 1
@@ -63,13 +65,14 @@ def extents(file: IO[bytes]) -> Iterator[Extent]:
         damage = error
     if count:
         yield Extent(offset, count)
+    other_formats.warn(name)
     if damage is not None:
         raise damage
 
 
 def paths(file: IO[bytes]) -> Iterator[str]:
     """Yield the paths of the pictures in an archive; only headers are read."""
-    return (info.name for info in _pictures(file))
+    return (info.name for info in _pictures(file, OtherFormats()))
 
 
 def read(name: str, file: IO[bytes], extent: Extent | None = None) -> Iterator[Member]:
@@ -77,12 +80,15 @@ def read(name: str, file: IO[bytes], extent: Extent | None = None) -> Iterator[M
     left = None if extent is None else extent.pictures
     if extent is not None:
         file.seek(extent.offset)
+    other_formats = OtherFormats()
     with _opened(file) as archive:
-        for info in _members(archive):
+        for info in _members(archive, other_formats):
             if left == 0:
                 return
             left = None if left is None else left - 1
             yield Member(info.name, _source(f"{name}#{info.name}", archive, info))
+    if extent is None:  # a part was found by extents(), which warns
+        other_formats.warn(name)
 
 
 def output_of(path: str) -> str:
@@ -103,16 +109,21 @@ def _source(name: str, archive: tarfile.TarFile, info: tarfile.TarInfo) -> Named
         return ImageError(f"{shown(name)}: picture: cannot be read: {error}")
 
 
-def _pictures(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
+def _pictures(file: IO[bytes], other_formats: OtherFormats) -> Iterator[tarfile.TarInfo]:
     with _opened(file) as archive:
-        yield from _members(archive)
+        yield from _members(archive, other_formats)
 
 
-def _members(archive: Any) -> Iterator[tarfile.TarInfo]:
+def _members(archive: Any, other_formats: OtherFormats) -> Iterator[tarfile.TarInfo]:
     for info in archive:
         archive.members.clear()  # would grow with the archive
-        if info.isreg() and is_picture(PurePosixPath(info.name).name):
+        if not info.isreg():
+            continue
+        name = PurePosixPath(info.name).name
+        if is_picture(name):
             yield info
+        else:
+            other_formats.add(name)
 
 
 def _opened(file: Any) -> tarfile.TarFile:

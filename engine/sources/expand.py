@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from engine import extras
 from engine.errors import InputError
 from engine.files.naming import shown
 from engine.sources import list_file
 from engine.sources.media import Media, MediaKind, is_camera, is_url, media_of, without_file_scheme
-from engine.vision.extensions import EXTRA, is_picture, needs_extra, unsupported_format
+from engine.sources.other_formats import OtherFormats
+from engine.vision.extensions import is_picture
 
 STDIN = "-"
 
@@ -100,17 +100,15 @@ def _expand_folder(name: str, *, recursive: bool) -> Iterator[Media]:
 
 def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
     """Warn about links, formats that cannot be read, videos and archives; count the last two."""
-    counts: Counter[str] = Counter()
+    other_formats = OtherFormats()
     others: Counter[MediaKind] = Counter()
     links = 0
     for inner, folders, files in os.walk(folder):
         links += sum(Path(inner, each).is_symlink() for each in folders)
         for each in files:
-            if unsupported := unsupported_format(each):
-                counts[unsupported] += 1
-            elif is_picture(each) or each.startswith("."):
+            if other_formats.add(each) or is_picture(each) or each.startswith("."):
                 continue
-            elif (kind := media_of(each).kind) in _LEFT_OUT:
+            if (kind := media_of(each).kind) in _LEFT_OUT:
                 others[kind] += 1
         if not recursive:
             break
@@ -122,14 +120,7 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
             f"{others[kind]} {name}" for kind, name in _LEFT_OUT.items() if others[kind]
         )
         warn_about_other_files(folder, found, f"'{folder.rstrip('/')}/*'")
-    if counts:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-        install = f", or run: {extras.command(EXTRA)}" if any(map(needs_extra, counts)) else ""
-        _log.warning(
-            "%s: files in formats that cannot be read are left out: %s. "
-            "Convert them to JPEG or PNG%s",
-            *(shown(folder), kinds, install),
-        )
+    other_formats.warn(folder)
     return others.total()
 
 

@@ -20,6 +20,7 @@ from engine.errors import ImageError, InputError
 from engine.fleet import listing, shard_plan, storage
 from engine.fleet.listing import Entry, list_entries, read_entry
 from engine.fleet.storage import Folder
+from engine.vision import extensions
 from engine.vision.image import read
 from tests.fleet.expected import write_pictures
 
@@ -161,6 +162,19 @@ def test_tar_files_in_a_folder_are_left_out_and_counted(folder, caplog, store):
     Path("mixed/a.png").unlink()
     (nothing,) = list_entries([name])
     assert "has no pictures" in nothing.problem
+
+
+@pytest.mark.parametrize("has_extra", [False, True])
+def test_other_formats_in_a_store_are_counted_or_read(folder, caplog, monkeypatch, has_extra):
+    monkeypatch.setattr(extensions, "has_extra", lambda: has_extra)
+    (folder / "0000.png").rename(folder / "0000.heic")
+    (folder / "._0000.jpg").touch()
+    found = names_in(list_entries([f"file://{folder}"]))
+    assert found[:2] == [*["0000.heic"] * has_extra, "0001.png", "0002.png"][:2]
+    texts = [each.getMessage() for each in caplog.records]
+    assert [f"file://{folder}: files in formats that cannot be" in each for each in texts] == [
+        True
+    ] * (not has_extra)
 
 
 def test_a_damaged_tar_file_keeps_what_is_intact(folder):

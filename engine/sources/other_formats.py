@@ -1,0 +1,39 @@
+"""A warning about files in formats that cannot be read, which a search leaves out."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from engine import extras
+from engine.files.naming import shown
+from engine.vision.extensions import EXTRA, needs_extra, unsupported_format
+
+_log = logging.getLogger("engine")
+
+
+class OtherFormats:
+    """Counts the files of a folder or an archive whose formats cannot be read."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, name: str) -> bool:
+        """Count a file; return False if it is none of these."""
+        unsupported = unsupported_format(name)
+        if unsupported:
+            self._counts[unsupported] += 1
+        return bool(unsupported)
+
+    def warn(self, where: str) -> None:
+        if not self._counts:
+            return
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self._counts.items()))
+        install = ""
+        if any(map(needs_extra, self._counts)):
+            install = f", or run: {extras.command(EXTRA)}"
+        _log.warning(
+            "%s: files in formats that cannot be read are left out: %s. "
+            "Convert them to JPEG or PNG%s",
+            *(shown(where), kinds, install),
+        )

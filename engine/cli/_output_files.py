@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Lock
@@ -11,7 +10,7 @@ from typing import Literal
 
 from engine.cli import _stdin
 from engine.errors import InputError
-from engine.files.atomic import NewFile, refuse_address, unwritable
+from engine.files.atomic import NewFile, refuse_address
 from engine.files.naming import shown
 from engine.sources.media import Media
 
@@ -96,27 +95,6 @@ class ReservedPaths:
 
 def _read_error(option: str, path: str | Path) -> InputError:
     return InputError(f"{option} {shown(path)}: would replace a file that is read")
-
-
-class KeptFile:
-    """A second link to a file that a run replaces, so that the file can be put back."""
-
-    def __init__(self, path: str | Path) -> None:
-        self._link = NewFile(real(path), overwrite=True)
-        try:
-            try:
-                os.link(self._link.path, self._link.part)
-            except OSError:  # a file system without hard links
-                shutil.copy2(self._link.path, self._link.part)
-        except OSError as error:
-            raise unwritable(path, error) from None
-
-    def put_back(self) -> None:
-        self._link.keep()
-        self._link.discard()  # a rename between two links of one file does nothing
-
-    def remove(self) -> None:
-        self._link.discard()
 
 
 def check_output(

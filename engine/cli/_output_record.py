@@ -23,6 +23,7 @@ from engine.files.regular import open_regular
 from engine.sources.media import is_url
 
 FILE = ".engine-outputs.jsonl"
+_NOTHING = ("nothing",)  # what a folder holds of a file that was put back
 
 
 class Owned(NamedTuple):
@@ -39,6 +40,11 @@ def add_file(path: Path, *, is_done: bool = True) -> None:
     OutputRecord(str(path.parent), _name_of).claim(Owned(path.name, "", is_done=is_done))
 
 
+def forget_file(path: Path) -> None:
+    """Record that a file of add_file() is no output any more; lines are only added."""
+    OutputRecord(str(path.parent), _name_of, _NOTHING).claim(Owned(path.name, ""))
+
+
 def is_file_due(path: Path) -> bool:
     """Tell whether a run that was to write a file of add_file() has not completed it."""
     return OutputRecord(str(path.parent), _name_of).is_due(Owned(path.name, ""))
@@ -50,8 +56,8 @@ def _name_of(owned: Owned) -> str:
 
 def files_in(folder: str) -> Set[str]:
     """Return the names of the files in a folder that add_file() has recorded."""
-    owners = OutputRecord(folder, str).owners.values()
-    return {each.name for each in owners if not each.picture}
+    owners = OutputRecord(folder, _name_of).owners.values()
+    return {each.name for each in owners if not each.picture and each.holds != _NOTHING}
 
 
 class OutputRecord:

@@ -428,6 +428,7 @@ def test_names_that_arrive_late_protect_their_files(detect, tree, option, names)
     assert re.search("would replace a file that is read$|one file for several pictures", line)
     assert snapshot(tree) == before
     assert not list(tree.rglob("*.part"))
+    assert not files_in(tree / "one")
 
 
 @pytest.mark.parametrize("option", ["--json", "--coco-dataset", "--jsonl", "--csv"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.cli._output_files import KeptFile, ReservedPaths
+from engine.cli._kept_file import KeptFile
+from engine.cli._output_files import ReservedPaths
 from engine.cli._sinks.base import Sink
 
 if TYPE_CHECKING:

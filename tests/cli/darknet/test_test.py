@@ -115,6 +115,7 @@ def test_a_picture_called_predictions_is_put_back(here, run_names, capsys):
     assert "predictions.jpg: Predicted" not in shown.out
     assert (here / "predictions.jpg").read_bytes() == before
     assert not list(here.glob(".*.part"))
+    assert not files_in(".")
     assert run_names("set/2.png") == 0  # as darknet does
     assert (here / "predictions.jpg").read_bytes() != before
 

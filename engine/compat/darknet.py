@@ -20,7 +20,7 @@ import ctypes
 import os
 from collections.abc import Iterable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_void_p, cast, pointer
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -189,6 +189,7 @@ def free_image(image: IMAGE) -> None:
 # ---------------------------------------------------------------- detection
 
 
+@overload
 def detect_image(
     network: Network,
     class_names: Sequence[str],
@@ -196,18 +197,47 @@ def detect_image(
     thresh: float = 0.5,
     hier_thresh: float = 0.5,
     nms: float = 0.45,
-) -> list[Decoded]:
+    debug: bool = False,
+) -> list[Decoded]: ...
+
+
+@overload
+def detect_image(
+    network: Network,
+    class_names: METADATA,
+    image: IMAGE,
+    thresh: float = 0.5,
+    hier_thresh: float = 0.5,
+    nms: float = 0.45,
+    debug: bool = False,
+) -> list[Scored]: ...
+
+
+def detect_image(
+    network: Network,
+    class_names: Sequence[str] | METADATA,
+    image: IMAGE,
+    thresh: float = 0.5,
+    hier_thresh: float = 0.5,
+    nms: float = 0.45,
+    debug: bool = False,
+) -> list[Decoded] | list[Scored]:
     """Return (label, confidence in percent as text, (x, y, w, h)) in pixels of the image.
 
-    The list is sorted by the text, as in darknet.py: "9.5" comes after "85.2".
+    The list is sorted by the text, as in darknet.py: "9.5" comes after "85.2". With the METADATA of
+    load_meta(), as until 2020, confidences are probabilities, best first. `debug` does nothing.
     """
+    is_old = isinstance(class_names, METADATA)
+    names: Sequence[str] = class_names.names if isinstance(class_names, METADATA) else class_names
     (found,) = _detections(
         network, _network_input(network, image), (image.w, image.h), thresh, hier_thresh
     )
     if nms:
-        do_nms_sort(found, len(found), len(class_names), nms)
-    predictions = decode_detection(remove_negatives(found, class_names, len(found)))
-    return sorted(predictions, key=lambda each: each[1])
+        do_nms_sort(found, len(found), len(names), nms)
+    scored = remove_negatives(found, names, len(found))
+    if is_old:
+        return sorted(scored, key=lambda each: -each[1])
+    return sorted(decode_detection(scored), key=lambda each: each[1])
 
 
 def detect(
@@ -217,14 +247,10 @@ def detect(
     thresh: float = 0.5,
     hier_thresh: float = 0.5,
     nms: float = 0.45,
+    debug: bool = False,
 ) -> list[Scored]:
     """Detect in a file; return probabilities as numbers, best first (an older function)."""
-    loaded = load_image(image, 0, 0)
-    size = (loaded.w, loaded.h)
-    (found,) = _detections(network, _network_input(network, loaded), size, thresh, hier_thresh)
-    if nms:
-        do_nms_sort(found, len(found), meta.classes, nms)
-    return sorted(remove_negatives(found, meta.names, len(found)), key=lambda each: -each[1])
+    return detect_image(network, meta, load_image(image, 0, 0), thresh, hier_thresh, nms)
 
 
 def classify(network: Network, meta: METADATA, image: IMAGE) -> list[tuple[str, float]]:

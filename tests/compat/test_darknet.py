@@ -139,6 +139,10 @@ def test_the_older_functions(tiny_detector, model, picture):
     scores = [score for _, score, _ in found]
     assert scores == sorted(scores, reverse=True)
     assert scores
+    image = darknet.load_image(str(picture).encode(), 0, 0)
+    assert darknet.detect_image(network, meta, image, thresh=0.3, debug=False) == found
+    decoded = darknet.detect_image(network, meta.names, image, thresh=0.3)
+    assert sorted(decoded) == sorted(darknet.decode_detection(found))
     darknet.free_network_ptr(network)
 
 

@@ -158,6 +158,8 @@ class YOLO:
         is_one = isinstance(source, _ONE) or hasattr(source, "size") or hasattr(source, "read")
         pictures = _Pictures([source] if is_one else source, options.vid_stride)
         folder = options.run_folder(self.task) if options.writes else None
+        if folder is not None:
+            folder.refuse_pictures_here([source] if is_one else source)
 
         def found() -> Iterator[Results]:
             outcomes = detector.stream(
@@ -211,11 +213,13 @@ class YOLO:
     ) -> Metrics:
         """Return COCO's average precision on labelled pictures.
 
-        `data` is a folder, a list file, or a .json file of COCO; `labels` is the folder of the
+        `data` is a folder, a list file, a .json file of COCO, or a .data file, whose `valid` names
+        one of these; `labels` is the folder of the
         label files, if they are not where darknet looks for them.
         """
         only = {"split": "val", "save_json": False, "augment": False, "rect": True}
         check(YOLO.val, others, where="val()", only=only, unused=("verbose", "plots", "workers"))
+        from engine.darknet.names import find_file
         from engine.evaluate import coco_files, dataset
         from engine.evaluate.examples import Detections, Example
         from engine.evaluate.score import Rules, score
@@ -233,6 +237,8 @@ class YOLO:
                 f"{shown(source)}: expected a folder, a list or a COCO .json file. "
                 "Pass what the .yaml names at val:, such as images/val"
             )
+        if Path(source).suffix.lower() == ".data":
+            source = str(find_file(source, "valid"))
         if Path(source).suffix.lower() == ".json":
             truth = coco_files.read_truth(source, detector.labels)
         else:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from engine.compat.ultralytics.results import Results
 from engine.errors import EngineError, InputError
+from engine.evaluate.dataset import all_labels
 from engine.files.atomic import NewFile, make_folder
-from engine.files.naming import shortened
+from engine.files.naming import shortened, shown
+from engine.sources.expand import expand
 from engine.sources.item import Frame, Item
 from engine.sources.media import is_url, url_path
-from engine.sources.pictures import is_endless
+from engine.sources.pictures import is_endless, name_of
 
 if TYPE_CHECKING:
     from engine.sources.video_writer import VideoWriter
@@ -51,6 +54,7 @@ class RunFolder:
         while self.path.exists() and not exist_ok:
             number += 1
             self.path = path.with_name(f"{path.name}{number}")
+        self._is_new = not self.path.exists()
         make_folder(self.path)
         self._exist_ok = exist_ok
         self._written: set[Path] = set()
@@ -60,8 +64,35 @@ class RunFolder:
         self._videos: dict[str, _Video] = {}
         self._stems: set[str] = set()  # of videos
 
+    def refuse_pictures_here(self, sources: object) -> None:
+        """Raise if an existing folder holds sources whose names are known in advance."""
+        if self._is_new or not isinstance(sources, (list, tuple)):
+            return
+        for media in expand(name for each in sources if (name := name_of(each)) is not None):
+            self._refuse_input(media.name)
+
+    def _refuse_input(self, name: str) -> None:
+        """Raise if the run would replace a picture that is read, or its labels."""
+        if self._is_new or is_url(name):
+            return
+        folder = os.path.realpath(os.path.dirname(name))  # noqa: PTH120
+        if self._save and folder == os.path.realpath(self.path):
+            raise InputError(
+                f"{shown(self.path)}: is a folder that pictures are read from, which may be "
+                "replaced. Pass another project or name"
+            )
+        if not self._save_txt:
+            return
+        labels = self.path / "labels" / f"{_stem_of(name)}.txt"
+        if os.path.realpath(labels) in map(os.path.realpath, all_labels(Path(name))):
+            raise InputError(
+                f"{shown(self.path)}: save_txt would replace labels of {shown(name)}. "
+                "Pass another project or name"
+            )
+
     def write(self, result: Results, item: Item) -> None:
         """Write what was asked for of one picture or frame."""
+        self._refuse_input(item.source_name)
         video = self._video_of(item)
         if video is None:
             stem = _stem_of(result.path) or "image0"

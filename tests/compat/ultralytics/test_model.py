@@ -11,7 +11,7 @@ import engine
 from engine.compat.ultralytics import YOLO, Results
 from engine.errors import ImageError, InputError
 from tests import needs
-from tests.pictures import write_video
+from tests.pictures import write_picture, write_video
 
 DOCS = Path(__file__).parents[3] / "docs"
 LOW = {"conf": 0.01, "iou": 1.0}
@@ -280,6 +280,27 @@ def test_options_of_saved_pictures(model, folder):
     assert [path.name for path in Path("runs/detect").iterdir()] == ["predict"]
 
 
+@pytest.mark.parametrize("source", ["t/a", "t/a/*.png", "t/a/b.png", ["a.png", "t/a/b.png"], iter])
+def test_pictures_that_are_read_are_not_replaced(model, folder, source):
+    for each in ("b.jpg", "b.png"):
+        write_picture(folder / "t/a" / each)
+    before = {path: path.read_bytes() for path in folder.glob("t/a/*")}
+    source = iter(["t/a/b.png"]) if source is iter else source
+    with pytest.raises(InputError, match="t/a: is a folder that pictures are read from"):
+        model(source, save=True, project="t", name="a", exist_ok=True, **LOW)
+    assert {path: path.read_bytes() for path in folder.glob("t/a/*")} == before
+
+
+def test_labels_of_pictures_that_are_read_are_not_replaced(model, folder):
+    write_picture(folder / "t/a/images/b.png")
+    labels = folder / "t/a/labels/b.txt"
+    labels.parent.mkdir()
+    labels.write_text("mine")
+    with pytest.raises(InputError, match="t/a: save_txt would replace labels of t/a/"):
+        model("t/a/images", save_txt=True, project="t", name="a", exist_ok=True, **LOW)
+    assert labels.read_text() == "mine"
+
+
 def test_tasks(folder):
     with pytest.raises(InputError, match="task: expected detect or classify, got 'segment'"):
         YOLO("net.cfg", task="segment")
@@ -329,6 +350,9 @@ def test_evaluation(folder):
     assert metrics.box.maps.shape == (len(model.names),)
     assert metrics.results_dict["AP50"] == metrics.box.map50
     assert len(metrics.confusion_matrix) >= len(model.names)
+    (folder / "list.txt").write_text("dataset/parcel.jpg\n")
+    (folder / "obj.data").write_text("valid = list.txt\n")
+    assert model.val(data="obj.data").box.map == metrics.box.map
     with pytest.raises(InputError, match="a list or a COCO"):
         model.val("coco.yaml")
     model.close()

@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from engine.errors import InputError
 from engine.files.naming import shown
@@ -69,7 +69,7 @@ def _expand_entry(name: str, *, recursive: bool) -> Iterator[Media]:
     elif _is_folder(name):
         yield from _expand_folder(name, recursive=recursive)
     elif glob.has_magic(name) and not os.path.lexists(name):
-        yield from _expand_pattern(name)
+        yield from _expand_pattern(name, recursive=recursive)
     else:
         yield media_of(name)
 
@@ -152,12 +152,17 @@ def _pictures_in(folder: str, errors: list[OSError], *, recursive: bool) -> Iter
             return
 
 
-def _expand_pattern(name: str) -> Iterator[Media]:
+def _expand_pattern(name: str, *, recursive: bool) -> Iterator[Media]:
+    """Yield the files that match, or what is in the folders if only folders match."""
     try:
         matches = set(_matches(name.replace(os.sep, "/")))
     except ValueError:  # a NUL byte
         matches = set()
     found = sorted(path for path in matches if not Path(path).is_dir())
+    if matches and not found:
+        for folder in _outermost(matches) if recursive else sorted(matches):
+            yield from _expand_folder(folder, recursive=recursive)
+        return
     if not found:
         problem = f"{shown(name)}: pattern: no file matches"
         if "[" in name:
@@ -166,6 +171,12 @@ def _expand_pattern(name: str) -> Iterator[Media]:
     root = _fixed_folder(name.replace(os.sep, "/"))
     for path in found:
         yield media_of(path, root=root)
+
+
+def _outermost(folders: Iterable[str]) -> list[str]:
+    """Return the folders that are in no other one of them, sorted."""
+    paths = {PurePath(each): each for each in folders}
+    return sorted(each for path, each in paths.items() if paths.keys().isdisjoint(path.parents))
 
 
 def _fixed_folder(pattern: str) -> str:

@@ -48,6 +48,17 @@ def test_a_pattern_gives_what_it_matches_sorted(tree):
     assert [place.kind for place in expand(["*.gif"])] == [MediaKind.BROKEN]
 
 
+def test_a_pattern_that_only_folders_match_stands_for_what_is_in_them(tree):
+    (tree / "deep" / "early").mkdir()
+    (tree / "deep" / "early" / "e.jpg").touch()
+    assert found("deep/e*") == ["deep/early/e.jpg", "deep/er/d.bmp"]
+    assert found("d*") == ["deep/c.webp"]
+    everything = ["deep/c.webp", "deep/early/e.jpg", "deep/er/d.bmp"]
+    assert sorted(found("d*", recursive=True)) == everything
+    assert sorted(found("**/[de][ea]*", recursive=True)) == everything  # each of them once
+    assert [place.root for place in expand(["deep/e*"])] == ["deep/early", "deep/er"]
+
+
 def test_two_stars_go_round_no_circle_of_links(tree):
     (tree / "deep" / "back").symlink_to(tree)
     (tree / "deep" / "again").symlink_to(tree / "deep")

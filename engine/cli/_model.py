@@ -211,3 +211,9 @@ def size(text: str) -> int | tuple[int, int]:
         raise argparse.ArgumentTypeError(f"expected N or WxH, got {text!r}")
     width, height = int(numbers[0]), int(numbers[-1])
     return width if len(numbers) == 1 else (width, height)
+
+
+def check_classes(detector: Detector) -> None:
+    """Raise if --classes and --exclude leave no class, because nothing could be found."""
+    if detector.settings.classes == ():
+        raise InputError("--classes and --exclude: leave no class to be found")

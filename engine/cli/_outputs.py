@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from engine.errors import InputError
@@ -163,6 +164,7 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
     for each in filter(None, [*feed.known_files, *_model.files(arguments), images]):
         reserved.add_input(each)
     existing = _existing(arguments)
+    _check_folders(arguments)
     for name in _FILES:
         path = getattr(arguments, name, None)
         option = f"--{name.replace('_', '-')}"
@@ -213,6 +215,34 @@ def _check_combination(arguments: argparse.Namespace) -> None:
     names = [each for each in _RESUMABLE if hasattr(arguments, each)]
     if not any(getattr(arguments, each) not in (None, "-") for each in names):
         raise InputError(f"--resume: expected a file from {options(names)}, got none")
+
+
+def _check_folders(arguments: argparse.Namespace) -> None:
+    """Refuse to make a folder of the name of a file that is written."""
+    from engine.cli._output_files import real
+    from engine.cli._sinks.annotated import is_one_file
+    from engine.cli._sinks.mot import is_mot_file
+
+    files: dict[str, str] = {}
+    folders: dict[str, str] = {}
+    for name in ("output", *_FILES, "save_txt", "crops", "save_mot"):
+        path = getattr(arguments, name, None)
+        if path in (None, "-"):
+            continue
+        option = "-o" if name == "output" else f"--{name.replace('_', '-')}"
+        is_file = (
+            name in _FILES
+            or (name == "output" and is_one_file(path))
+            or (name == "save_mot" and is_mot_file(path))
+        )
+        (files if is_file else folders)[option] = path
+    for option, folder in folders.items():
+        for other, file in files.items():
+            if PurePath(real(folder)).is_relative_to(real(file)):
+                raise InputError(
+                    f"{option} {shown(folder)}: would make a folder of the file that {other} "
+                    "writes. Name another folder"
+                )
 
 
 def _existing(arguments: argparse.Namespace) -> Existing:

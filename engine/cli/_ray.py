@@ -189,6 +189,7 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
         if detector.task != task:
             other = {"detector": "classify", "classifier": "detect"}[task]
             raise InputError(f"{arguments.cfg}: is not a {task}. Try: {other}")
+        _model.check_classes(detector)
         labels = detector.labels
     options |= {"precision": arguments.precision, "batch": arguments.batch, **decode}
     return PackedModel.pack(*files, labels, task=task, **options)

@@ -78,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     with _model.load(arguments, **chosen, **more) as detector:
         if detector.task != "detector":
             raise InputError(f"{arguments.cfg}: is not a detector. Try: classify")
+        _model.check_classes(detector)
         return run_all(
             detector,
             feed,

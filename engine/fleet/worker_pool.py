@@ -52,8 +52,10 @@ class WorkerResources:
         if self.threads < 1:
             raise InputError(f"threads: expected 1 or more, got {self.threads}")
         low, high = self.min_workers, self.max_workers
-        if low < 1 or (high is not None and high < low):
-            raise InputError(f"actors: expected 1 or more, got {low}:{high}")
+        if low < 1:
+            raise InputError(f"actors: expected 1 or more, got {low}")
+        if high is not None and high < low:
+            raise InputError(f"actors: expected MIN:MAX with MIN up to MAX, got {low}:{high}")
 
 
 @contextmanager

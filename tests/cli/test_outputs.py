@@ -170,6 +170,8 @@ def test_max_det_and_agnostic_nms_leave_fewer_boxes(detect):
     ("arguments", "message"),
     [
         (["--classes", "dgo"], "no class is called 'dgo'. Did you mean 'dog'?"),
+        (["--classes", "dog", "--exclude", "1"], "--classes and --exclude: leave no class"),
+        (["--exclude", "0,1,2"], "--classes and --exclude: leave no class"),
         (["--exclude", "3"], "classes: expected a number below 3, got 3"),
         (["--classes", ","], "classes: expected at least one, got none"),
         (["--max-det", "0"], "max_detections: expected an integer of 1 or more, got 0"),
@@ -177,6 +179,9 @@ def test_max_det_and_agnostic_nms_leave_fewer_boxes(detect):
         (["--json", "x", "--jsonl", "x"], "expected different files"),
         (["--json", "x", "--csv", "./x", "--overwrite"], "expected different files"),
         (["-o", "x.png", "--jsonl", "one/../x.png"], "expected different files"),
+        (["-o", "new/x.jpg", "--crops", "new/x.jpg"], "make a folder of the file that -o writes"),
+        (["--jsonl", "new/x", "--save-txt", "new/../new/x/y"], "folder of the file that --jsonl"),
+        (["--csv", "new/x", "-o", "new/x"], "make a folder of the file that --csv writes"),
         (["--csv", "one/7.jpg"], "would replace a file that is read"),
         (["--csv", "old.csv"], "exists already. Name another, or add --overwrite"),
         (["--jsonl", "old.csv/x.jsonl"], "cannot create the folder"),

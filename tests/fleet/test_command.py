@@ -103,8 +103,10 @@ def test_impossible_runs_are_refused_before_the_cluster_starts(
     words, capsys, has_ray, tiny_classifier
 ):
     assert "Ray assigns the GPUs" in error_of(capsys, *words, "--ray", "--device", "cuda:1")
-    assert "actors: expected 1 or more" in error_of(capsys, *words, "--ray", "--actors", "2:1")
-    assert "actors: expected 1 or more" in error_of(capsys, *words, "--ray", "--actors", "0")
+    told = error_of(capsys, *words, "--ray", "--actors", "2:1")
+    assert told == "actors: expected MIN:MAX with MIN up to MAX, got 2:1"
+    told = error_of(capsys, *words, "--ray", "--actors", "0")
+    assert told == "actors: expected 1 or more, got 0"
     assert "threads: expected 1 or more" in error_of(capsys, *words, "--ray", "--threads", "-1")
     assert "format: expected parquet or" in error_of(capsys, *words, "--ray", "--format", "csv")
     assert "shard: expected 1 or more" in error_of(capsys, *words, "--ray", "--shard", "0")

@@ -22,6 +22,11 @@ _OPTION = "--save-mot"
 _SUFFIX = ".txt"
 
 
+def is_mot_file(target: str) -> bool:
+    """Tell whether --save-mot names a single file instead of a folder."""
+    return Path(target).suffix.lower() == _SUFFIX and not Path(target).is_dir()
+
+
 class MotTracks(Sink):
     """Lines of frame, identity, left, top, width, height, score, -1, -1, -1; all counted from 1."""
 
@@ -47,7 +52,7 @@ class MotTracks(Sink):
         }
         if target == "-":
             raise InputError(f"{_OPTION} -: expected a file or a folder")
-        if Path(target).suffix.lower() == _SUFFIX and not Path(target).is_dir():
+        if is_mot_file(target):
             overwrite = existing == "replace"
             _output_files.check_output(_OPTION, target, reserved, overwrite=overwrite)
             if len(names) > 1:

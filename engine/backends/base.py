@@ -256,10 +256,17 @@ class Program(Protocol):
 class DirectProgram(Program, Protocol):
     """A program with a shorter way for one array, whose caller waits for its boxes."""
 
-    def boxes_of(
+    def recipe_of(
         self, pixels: Array, placement: Placement, settings: DetectionSettings, *, exact: bool
-    ) -> Boxes | None:
-        """Return the boxes, before any selection, or None if only submit() can find them."""
+    ) -> Any | None:
+        """Return what calls with arrays of this shape share, or None if only submit() runs them."""
+        ...
+
+    def boxes_of(self, pixels: Array, recipe: Any, meanwhile: Callable[[], object]) -> Boxes | None:
+        """Return the boxes, before any selection, or None if only submit() can find them.
+
+        `meanwhile` is called while the device computes.
+        """
         ...
 
 

@@ -96,7 +96,7 @@ class Graph:
     def detections(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.layer.is_detection)
 
-    @property
+    @cached_property
     def task(self) -> Literal["detector", "classifier", "other"]:
         if self.detections:
             return "detector"

@@ -99,6 +99,10 @@ class Result:
             attributes["codes"] = codes
         return result
 
+    def receive(self, boxes: Boxes) -> None:
+        """Take the boxes of a result that was made ahead of them and has not been used yet."""
+        self.__dict__["_boxes"] = boxes
+
     if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
 
         def __getattr__(self, name: str) -> Array:

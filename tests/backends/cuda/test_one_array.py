@@ -32,8 +32,15 @@ def program(card: CudaDevice) -> CudaProgram:
 
 
 def boxes_of(program: CudaProgram, array: Placed, settings: DetectionSettings) -> Boxes | None:
+    """Find the boxes by one recipe for each placement and settings, as a detector does."""
     assert isinstance(array.pixels, np.ndarray)
-    return program.boxes_of(array.pixels, array.placement, settings, exact=array.exact)
+    key = id(array.placement), id(settings), array.exact
+    recipes = program.__dict__.setdefault("recipes", {})
+    if key not in recipes:
+        recipe = program.recipe_of(array.pixels, array.placement, settings, exact=array.exact)
+        recipes[key] = recipe, array.placement, settings  # so that nothing else gets their ids
+    recipe, *_ = recipes[key]
+    return None if recipe is None else program.boxes_of(array.pixels, recipe, lambda: None)
 
 
 def check(program: CudaProgram, array: Placed, settings: DetectionSettings = SETTINGS) -> int:
@@ -97,6 +104,24 @@ def test_pinned_and_other_arrays_take_turns(program: CudaProgram) -> None:
     for row, each in zip(frames, given, strict=True):
         check(program, Placed(row, given[0].placement))
         check(program, Placed(each.pixels, given[0].placement))
+
+
+def test_the_caller_works_while_the_device_computes(
+    program: CudaProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (array,) = pictures(program.plan, 1)
+    check(program, array)
+    order: list[str] = []
+    for name in ("_enqueue", "_survivors"):
+        own = getattr(program, name)
+        monkeypatch.setattr(
+            program, name, lambda *a, own=own, name=name: (order.append(name), own(*a))[1]
+        )
+    assert isinstance(array.pixels, np.ndarray)
+    recipe = program.recipe_of(array.pixels, array.placement, SETTINGS, exact=array.exact)
+    assert recipe is not None
+    program.boxes_of(array.pixels, recipe, lambda: order.append("caller"))
+    assert order == ["_enqueue", "caller", "_survivors"]
 
 
 @needs_gxx
@@ -213,3 +238,23 @@ def test_a_call_and_a_stream_give_the_same_results(
                 assert found.picture.pixels is array
     assert len(used) == 15
     assert None not in used
+
+
+def test_a_detector_notices_what_differs_from_the_call_before(
+    card: CudaDevice, tiny_detector: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.backends.open_device", lambda name: card)
+    files = tiny_detector.cfg, tiny_detector.weights
+    random = np.random.default_rng(0)
+    usual, other = (random.integers(0, 256, (60, 80, 3), dtype=np.uint8) for _ in range(2))
+    given = [usual, other[:40], other, other[::-1], usual / 255, other[..., 0], usual.tolist()]
+    with engine.load(*files, names=tiny_detector.names, device="cuda:0") as detector:
+        for options in ({}, {"threshold": 0.6}):
+            for each in given:
+                array = np.asarray(each, np.uint8) if isinstance(each, list) else each
+                (expected,) = detector.stream([array], **options)  # type: ignore[call-overload]
+                for source in (array, usual):
+                    found = detector(source, **options)  # type: ignore[call-overload]
+                    if source is array:
+                        assert_same(found._boxes, expected._boxes)
+                        assert found.size == array.shape[1::-1]

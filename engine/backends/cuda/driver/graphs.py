@@ -30,7 +30,8 @@ class Graph:
 
     def launch(self) -> None:
         """Enqueue the graph, on any thread that holds the enqueue lock."""
-        pycuda_loader.check("cuGraphLaunch", self._launch())
+        if status := self._launch():
+            pycuda_loader.check("cuGraphLaunch", status)
 
     def close(self) -> None:
         if self._executable:

@@ -136,7 +136,7 @@ class Worker:
         return os.getpid() == self._process
 
     def check_process(self) -> None:
-        if not self.is_own_process:
+        if os.getpid() != self._process:  # and not is_own_process: this is a part of every call
             raise DeviceError(
                 f"{self._name}: opened before a fork, which CUDA does not survive. "
                 "Load the network after the fork, or start processes with 'spawn'"

@@ -114,7 +114,9 @@ class DeviceProgram:
     def replay(self, slot: Slot, job: Job) -> bool:
         """Do the same as `start` under the enqueue lock; False if it needs the device's thread."""
         recorded = self._graphs.get(job.key)
-        if recorded is None or self._is_interrupted or self._words_expected(job) > slot.found.size:
+        if recorded is None or self._is_interrupted:
+            return False
+        if not job.suppresses and self._words_expected(job) > slot.found.size:
             return False
         self._send(slot, job)
         self._latest = None  # until the results are on their way
@@ -251,13 +253,15 @@ class DeviceProgram:
 
     def _send(self, slot: Slot, job: Job) -> None:
         """Upload images on the main stream if it is free, else in parallel to earlier runs."""
-        sent, slot.sent = slot.sent, 0
+        sent, slot.sent, slot.is_there = slot.sent, 0, True
+        if sent and sent == job.size:
+            self._send_settings(slot, job)
+            return
         is_free = sent or self.is_idle or self._has_ended()
         stream = self._stream if is_free else self._copy_stream
         for start, origin, size in slot.parts or [(sent, slot.staged_at + sent, job.size - sent)]:
             if size:  # pictures that are on the card already take none
                 self._api.upload(slot.block + start, origin, size, stream)
-        slot.is_there = True
         if is_free:
             self._send_settings(slot, job)
         else:

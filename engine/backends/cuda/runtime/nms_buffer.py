@@ -85,16 +85,18 @@ class Keep:
 
     def counts(self, words: Array, rows: int) -> list[int]:
         """Return the number of survivors of each row, or CROWDED."""
+        if rows == 1:
+            return [words.item(HEADER_WORDS)]
         counts: list[int] = words[HEADER_WORDS : HEADER_WORDS + rows].tolist()
         return counts
 
     def boxes(self, words: Array, counts: Sequence[int]) -> list[Boxes]:
         """Return the boxes of each row; `words` must hold them all if a row has more than NEAR."""
-        rows, most = len(counts), max(counts)
+        rows, most = len(counts), counts[0]
         first = HEADER_WORDS + self.counters
         if rows == 1 and most <= NEAR:  # of a call, which is over as soon as this is
-            found = words[first : first + most * _KEPT_WORDS].copy()
-            return [Survivors(found.reshape(1, most, _KEPT_WORDS), 0, most)]
+            return [Survivors(words[first : first + most * _KEPT_WORDS].copy(), None, most)]
+        most = max(counts)
         near = words[first : first + rows * NEAR * _KEPT_WORDS].reshape(rows, NEAR, -1)
         if most > NEAR:
             far = words[self.near_words :].reshape(self.rows, -1, _KEPT_WORDS)
@@ -107,10 +109,11 @@ class Survivors(Boxes):
     """Boxes of one row, copied out of the shared words when first accessed."""
 
     _count: int
-    _found: tuple[Array, int] | None  # words of all rows and our row, until first access
+    # Words of all rows and our row, or of ours alone and None, until first access.
+    _found: tuple[Array, int | None] | None
     _kept: Array  # from first access on
 
-    def __init__(self, found: Array, row: int, count: int) -> None:
+    def __init__(self, found: Array, row: int | None, count: int) -> None:
         own = self.__dict__  # bypasses the slow frozen __init__: thousands a second
         own["_found"], own["_count"] = (found, row), count
 
@@ -137,7 +140,9 @@ class Survivors(Boxes):
     def _lines(self) -> Array:
         found = self._found
         if found is not None:  # in this order: other threads may access it, too
-            self.__dict__["_kept"] = found[0][found[1], : self._count].copy()
+            words, row = found
+            own = words if row is None else words[row, : self._count].copy()
+            self.__dict__["_kept"] = own.reshape(self._count, _KEPT_WORDS)
             self.__dict__["_found"] = None
         return self._kept
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.backends.base import DevicePixels, Placed, PlacedAlike
+from engine.backends.cuda.driver.pinned_memory import begin_of
 from engine.backends.cuda.runtime.gather import gather
 from engine.concurrency import fork_safety
 from engine.concurrency.thread_pool import ThreadPool
@@ -140,8 +141,8 @@ def _shared_parts(pictures: Sequence[Placed]) -> dict[int, _View]:
     for (_, row_step), numbers in groups.items():
         arrays = [owners[number][0] for number in numbers]
         owner = owners[numbers[0]][1]
-        zero = _address(owner)
-        firsts = [_address(each) - zero for each in arrays]
+        zero = begin_of(owner)
+        firsts = [begin_of(each) - zero for each in arrays]
         pairs = zip(firsts, arrays, strict=True)
         end = max(first + (len(each) - 1) * row_step + each[0].size for first, each in pairs)
         begin = min(firsts)
@@ -164,10 +165,6 @@ def _owner(pixels: Array) -> Array | None:
     if not (is_plain and owner.dtype.char == "B" and owner.flags.c_contiguous and pixels.size):
         return None
     return owner
-
-
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def entries(pictures: Sequence[Placed], arrangement: Arrangement, block: int) -> bytes:

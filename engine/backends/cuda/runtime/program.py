@@ -75,7 +75,6 @@ class CudaProgram(Submission):
         self.is_settled.set()
         self._sides = plan.source.shape.sides
         self._steps = plan.steps
-        self._recipe: Recipe | None = None  # of the latest run of one array
         self._crowded = 0  # remaining runs without NMS on the card
         self._room = detection_buffer.room(plan, target.batch)
         self._is_vast = self._room is not None and self._room.scores > nms_buffer.MOST_LISTED
@@ -144,22 +143,31 @@ class CudaProgram(Submission):
 
         return self._start(put, fetch)
 
-    def boxes_of(
+    def recipe_of(
         self, pixels: Array, placement: Placement, settings: DetectionSettings, *, exact: bool
+    ) -> Recipe | None:
+        """Return what runs of such arrays have in common, or None if submit() must run them."""
+        is_small = pixels.size <= picture_staging.MOST_BYTES
+        if not is_small or self._is_vast or self._steps > 1 or is_for_host(settings):
+            return None
+        how = nms_buffer.how(settings.suppression)
+        decoding = self._decoding(settings.threshold, settings.hierarchy, how)
+        return Recipe(placement, exact, decoding)
+
+    def boxes_of(
+        self, pixels: Array, recipe: Recipe, meanwhile: Callable[[], object]
     ) -> Boxes | None:
         """Return the boxes of one array, or None if submit() must find them.
 
         Calls in a loop differ in nothing but their pixels, so that nothing else is looked at.
         """
-        recipe = self._recipe
-        if recipe is None or not recipe.serves(placement, settings, exact=exact):
-            recipe = self._recipe = self._recipe_of(pixels, placement, settings, exact=exact)
-        if not recipe.is_possible or self._crowded:
+        if self._crowded:
             return None
         slot = self._taken()
         try:
             job = self._staged(slot, pixels, recipe)
             self._enqueue(slot, job)
+            meanwhile()
             found = self._survivors(slot, job)
         finally:
             self._slots.give(slot)
@@ -337,15 +345,6 @@ class CudaProgram(Submission):
             return partial(self._put, job, decoding, partial(self._stage_scaled, placed))
         job = self._job(len(placed), found.size, decoding, has_pictures=True)
         return partial(self._put, job, decoding, partial(self._stage_pictures, placed, found))
-
-    def _recipe_of(
-        self, pixels: Array, placement: Placement, settings: DetectionSettings, *, exact: bool
-    ) -> Recipe:
-        is_small = pixels.size <= picture_staging.MOST_BYTES
-        is_possible = is_small and not (self._is_vast or self._steps > 1 or is_for_host(settings))
-        how = nms_buffer.how(settings.suppression) if is_possible else b""
-        decoding = self._decoding(settings.threshold, settings.hierarchy, how)
-        return Recipe(placement, exact, settings, decoding, is_possible)
 
     def _staged(self, slot: Slot, pixels: Array, recipe: Recipe) -> Job:
         """Stage an array by a recipe; a slot that has used the recipe needs only the pixels."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import DetectionSettings, Placed
-from engine.backends.cuda.driver.pinned_memory import Part, parts
+from engine.backends.base import Placed
+from engine.backends.cuda.driver.pinned_memory import Part, begin_of, parts
 from engine.backends.cuda.runtime import picture_staging
 from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD
 from engine.backends.cuda.runtime.picture_staging import Arrangement
@@ -57,7 +58,8 @@ class Decoding(NamedTuple):
         return cls(_THRESHOLDS.pack(threshold, hierarchy), how)
 
 
-class Job(NamedTuple):
+@dataclass(frozen=True)
+class Job:
     """The work to do on the contents of a slot."""
 
     sequences: int
@@ -67,12 +69,12 @@ class Job(NamedTuple):
     decodes: bool = False
     suppresses: bool = False
 
-    @property
+    @cached_property
     def key(self) -> Key:
         """Equal for all runs that one recorded graph serves."""
         return self.decodes, self.suppresses, self.has_pictures, self.sequences
 
-    @property
+    @cached_property
     def settings_bytes(self) -> int:
         """Bytes of the settings that the run reads."""
         return TABLE + (self.rows * picture_staging.ENTRY.itemsize if self.has_pictures else 0)
@@ -83,13 +85,7 @@ class Recipe(NamedTuple):
 
     placement: Placement
     exact: bool
-    settings: DetectionSettings
     decoding: Decoding
-    is_possible: bool  # for the card, in one run
-
-    def serves(self, placement: Placement, settings: DetectionSettings, *, exact: bool) -> bool:
-        is_same = self.placement is placement and self.settings is settings
-        return is_same and self.exact is exact
 
 
 class Slot:
@@ -126,10 +122,10 @@ class Slot:
         except BaseException:
             self.free()
             raise
-        self.settings_at, self.returned_at = pointer_to(self.settings), pointer_to(self.returned)
+        self.settings_at, self.returned_at = begin_of(self.settings), begin_of(self.returned)
         self.header, self.outputs = np.split(self.returned, [HEADER_WORDS])
         self.header = self.header.view(np.uint32)
-        self.kept_at = pointer_to(self.kept)
+        self.kept_at = begin_of(self.kept)
         self._settings = self.settings.data
 
     def clear(self) -> None:
@@ -162,7 +158,7 @@ class Slot:
         self._staging = (block,)
         self.staged = self._driver.pagelocked_empty(size, np.uint8)
         self._staging = (block, self.staged.base)
-        self.staged_at = pointer_to(self.staged)
+        self.staged_at = begin_of(self.staged)
         self.block, self.room = int(block), size
 
     def make_room_for_finds(self, words: int) -> None:
@@ -171,7 +167,7 @@ class Slot:
         made = self._driver.pagelocked_empty(words, np.uint32)  # on failure the old one stays
         self._free_finds()
         self.found, self._finds = made, (made.base,)
-        self.found_at = pointer_to(self.found)
+        self.found_at = begin_of(self.found)
 
     def put_decoding(self, decoding: Decoding) -> None:
         """Write the settings of a decoding run."""
@@ -227,9 +223,3 @@ class Slot:
         made: Array = self._driver.pagelocked_empty(values, kind)
         self._allocations.append(made.base)
         return made
-
-
-def pointer_to(values: Array) -> int:
-    """Return the address of an array in host memory."""
-    place: int = values.__array_interface__["data"][0]
-    return place

@@ -19,7 +19,6 @@ from concurrent.futures import TimeoutError as FuturesTimeoutError
 from contextlib import contextmanager, suppress
 from functools import partial
 from io import BytesIO
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from weakref import finalize
@@ -43,6 +42,7 @@ _OWN_FILES = ("/dev/", "/proc/")  # names that mean something else in another pr
 _START_SECONDS = 60.0
 _PATIENCE_SECONDS = 2.0  # of a thread, until processes have started
 _IDLE_SECONDS = 60.0
+_MOST_AHEAD = 16 << 10  # bytes of names, whose answer takes a few times as much
 
 _log = logging.getLogger("engine")
 
@@ -280,41 +280,62 @@ class _Team:
             return
         with self._lock:
             self.ready += 1
-        while True:
-            try:
-                part = self._parts.get(timeout=_IDLE_SECONDS)
-            except Empty:
-                with self._lock:
-                    if self._parts.empty():
-                        return
-                continue
-            if part is None:
-                return
-            if part.answer.set_running_or_notify_cancel() and not self._decode(process, part):
-                return
-            del part  # an idle thread must keep no pixels alive
-
-    def _decode(self, process: _Process, part: _Part) -> bool:
-        """Answer a part; return whether the process can decode another one."""
-        answer = _Answer()
+        asked: deque[tuple[_Part, Segment]] = deque()
         try:
-            with self.segments.taken(process.known) as segment:
-                alive = self.segments.alive
-                entries, used = process.ask(segment, alive, part.sources, part.options)
-                pixels = None
-                if used:
-                    is_pinned = not part.options.leaves_plain
-                    pixels = self.segments.lend(segment, used, is_pinned=is_pinned)
-            answer = _Answer(entries, pixels)
-            return True
-        except NoSegmentError:
-            return True
+            while self._takes_turn(process, asked):
+                pass
         except BaseException as error:
             if not self._is_ending:
                 _log.warning("decode: a process ended, and threads go on: %s", error or "killed")
-            return False
-        finally:
-            part.answer.set_result(answer)
+        for part, segment in asked:
+            self.segments.drop(segment)  # the process may still write
+            part.answer.set_result(_Answer())
+
+    def _takes_turn(self, process: _Process, asked: deque[tuple[_Part, Segment]]) -> bool:
+        """Send the process a part, or receive what it was asked; False if it has nothing to do.
+
+        A process has its next part before it answers: between two it would wait for this one,
+        whose threads wait for a processor while all of them decode.
+        """
+        part = None
+        if not asked:
+            part = self._next_part()
+        elif len(asked) == 1 and process.is_ahead_possible and self._parts.qsize() > self.members:
+            with suppress(Empty):
+                part = self._parts.get_nowait()
+        if part is None:
+            if not asked:
+                return False
+            self._receive(process, *asked[0])
+            asked.popleft()
+        elif part.answer.set_running_or_notify_cancel():
+            try:
+                segment = self.segments.take(process.known)
+            except NoSegmentError:
+                part.answer.set_result(_Answer())
+            else:
+                asked.append((part, segment))
+                process.ask(segment, self.segments.alive, part.sources, part.options)
+        return True
+
+    def _next_part(self) -> _Part | None:
+        while True:
+            try:
+                return self._parts.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                with self._lock:
+                    if self._parts.empty():
+                        return None
+
+    def _receive(self, process: _Process, part: _Part, segment: Segment) -> None:
+        entries, used = process.receive()
+        pixels = None
+        if used:
+            is_pinned = not part.options.leaves_plain
+            pixels = self.segments.lend(segment, used, is_pinned=is_pinned)
+        else:
+            self.segments.give_back(segment)
+        part.answer.set_result(_Answer(entries, pixels))
 
     def _fail(self, reason: str) -> None:
         with self._lock:
@@ -330,6 +351,7 @@ class _Process:
         self._channel = BatchChannel(connection)
         self.known: set[int] = set()  # segments that it has mapped
         self.is_ready = False
+        self.is_ahead_possible = False
 
     def wait_until_ready(self, seconds: float) -> None:
         self._channel.set_timeout(seconds)
@@ -346,8 +368,12 @@ class _Process:
         alive: frozenset[int],
         sources: Sequence[Any],
         options: _Options,
-    ) -> tuple[Sequence[Decoded | None], int]:
-        """Return an entry for each source that fits into the segment, and the bytes used there."""
+    ) -> None:
+        """Send what to decode into the segment.
+
+        Another part may follow ahead of the answer only if the connection holds the whole answer,
+        which grows with the names. Otherwise both sides might wait until the other one reads.
+        """
         named, contents = [], []
         for source in sources:
             name, content = _named(source)
@@ -357,9 +383,13 @@ class _Process:
         dropped = tuple(self.known - alive)
         self.known &= alive
         file = None if segment.number in self.known else segment.file
-        job = Job(str(Path.cwd()), named, *options, segment.room, dropped)
-        self._channel.send_job(job, contents, segment.number, file)
+        job = Job(os.getcwd(), named, *options, segment.room, dropped)  # noqa: PTH109  in each part
+        size = self._channel.send_job(job, contents, segment.number, file)
+        self.is_ahead_possible = size <= _MOST_AHEAD and not contents
         self.known.add(segment.number)
+
+    def receive(self) -> tuple[Sequence[Decoded | None], int]:
+        """Return an entry for each source that fits into the segment, and the bytes used there."""
         return self._channel.receive_answer()
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import Any, Protocol, runtime_checkable
@@ -134,23 +134,12 @@ class Segments:
         self._users -= 1
         self._drop_unused()
 
-    @contextmanager
-    def taken(self, known: Collection[int] = ()) -> Iterator[Segment]:
-        """Yield a segment that nobody else uses; without a call of lend() it is free afterwards.
+    def take(self, known: Collection[int] = ()) -> Segment:
+        """Return a segment that nobody else uses, until lend(), give_back() or drop() ends that.
 
         The process that will write into it has written into the segments `known`, whose pages it
-        need not map again. After an error it may still write, so that the memory is freed.
+        need not map again.
         """
-        segment = self._take(known)
-        try:
-            yield segment
-        except BaseException:
-            self._drop(segment)
-            raise
-        if not segment.is_lent:
-            self._give_back(segment)
-
-    def _take(self, known: Collection[int]) -> Segment:
         segment = self._free_one(known)
         if segment is not None:
             segment.trim()
@@ -176,7 +165,7 @@ class Segments:
             return self._free.pop()
         return None
 
-    def _give_back(self, segment: Segment) -> None:
+    def give_back(self, segment: Segment) -> None:
         segment.is_lent = False
         if segment.number in self._alive:
             self._free.append(segment)
@@ -187,7 +176,7 @@ class Segments:
         pinning = self._pinning if is_pinned else None
         if pinning is not None:
             self._pin(segment, used, pinning)
-        lent = segment.lend(used, partial(self._give_back, segment))
+        lent = segment.lend(used, partial(self.give_back, segment))
         if pinning is not None and used <= segment.pinned_bytes:
             pinning.know_pinned(lent)
         return lent
@@ -209,8 +198,8 @@ class Segments:
                 segment = self._free.pop()
             except IndexError:
                 return
-            self._drop(segment)
+            self.drop(segment)
 
-    def _drop(self, segment: Segment) -> None:
+    def drop(self, segment: Segment) -> None:
         self._alive.pop(segment.number, None)
         segment.drop()

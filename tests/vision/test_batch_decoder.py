@@ -129,6 +129,63 @@ def test_encoded_pictures_that_exceed_the_memory_take_several_turns(monkeypatch)
         del got
 
 
+@pytest.mark.parametrize("are_names", [True, False])
+def test_a_process_has_its_next_part_before_it_answers(tmp_path, monkeypatch, are_names):
+    """Bytes are sent when the process waits for them: otherwise both sides might only send."""
+    content = saved(noise(), "JPEG")
+    (tmp_path / "a.jpg").write_bytes(content)
+    sources = [str(tmp_path / "a.jpg") if are_names else content] * 40
+    events = []
+    for name in ("ask", "receive"):
+        own = getattr(batch_decoder._Process, name)
+
+        def noted(self, *given, own=own, name=name):
+            events.append(name)
+            time.sleep(0.1 * (len(events) == 2))  # until all parts are there
+            return own(self, *given)
+
+        monkeypatch.setattr(batch_decoder._Process, name, noted)
+    with closing(BatchDecoder()) as decoder, decoder.held():
+        for each in read(started(decoder), sources):
+            assert_same(each, image.read(sources[0]))
+            del each
+    turns = "".join(each[0] for each in events)
+    assert turns.count("a") == turns.count("r") == 4
+    assert ("aa" in turns) == are_names
+    assert "aaa" not in turns
+
+
+def test_a_process_that_ends_with_two_parts_is_missed_by_nobody(tmp_path, monkeypatch, caplog):
+    name = str(tmp_path / "a.jpg")
+    (tmp_path / "a.jpg").write_bytes(saved(noise(), "JPEG"))
+    with closing(BatchDecoder()) as decoder, decoder.held():
+        team = started(decoder)._team
+        process = batch_decoder._Process
+        ask, receive, events = process.ask, process.receive, []
+
+        def noted(self, *given):
+            events.append("asked")
+            ask(self, *given)
+
+        def kill_when_it_has_two(self):
+            if events == ["asked"]:
+                time.sleep(0.1)  # until all parts are there
+            if events[-2:] == ["asked", "asked"]:
+                os.killpg(team._groups[0].pid, signal.SIGKILL)
+                team._groups[0].wait()
+            events.append("received")
+            return receive(self)
+
+        monkeypatch.setattr(process, "ask", noted)
+        monkeypatch.setattr(process, "receive", kill_when_it_has_two)
+        got = read(decoder, [name] * 40)
+        wait_until(lambda: not team.members)
+        assert got[-20:] == [name] * 20
+        assert len(caplog.messages) == 1
+        del got
+        assert not team.segments.alive
+
+
 def test_pixels_above_the_limit_are_not_decoded(decoder):
     good = saved(noise(), "JPEG")
     assert read(decoder, [good], max_pixels=40 * 30 - 1) == [good]

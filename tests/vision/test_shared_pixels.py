@@ -33,8 +33,8 @@ class Pins:
 
 
 def lent(segments: Segments, used: int, known: tuple[int, ...] = ()) -> tuple[int, NDArray[Any]]:
-    with segments.taken(known) as segment:
-        return segment.number, segments.lend(segment, used, is_pinned=True)
+    segment = segments.take(known)
+    return segment.number, segments.lend(segment, used, is_pinned=True)
 
 
 @pytest.fixture
@@ -76,8 +76,7 @@ def test_memory_is_pinned_once_and_again_for_larger_pictures() -> None:
     assert pins.sizes == [1250, 1563]
     assert pins.known == [1000, 900, 1250, 1251]
     assert segments.pinned_bytes == 1563
-    with segments.taken() as segment:
-        pixels = segments.lend(segment, 10, is_pinned=False)
+    pixels = segments.lend(segments.take(), 10, is_pinned=False)
     assert len(pins.known) == 4
     del pixels
     segments.release()

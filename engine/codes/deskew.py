@@ -19,11 +19,13 @@ from engine.arrays import Array
 if TYPE_CHECKING:
     from PIL import Image
 
+    from engine.codes.busy import Area
     from engine.vision.code import Point
     from engine.vision.detection import Box
 
 _MARGIN = 0.12  # around a box, relative to its longer side: for the quiet zone and inexact boxes
 _MIN_MARGIN = 6  # pixels
+_INEXACT = 0.2  # of the longer side of a box: how much both its sides may be off, together
 _MIN_SIDE = 4  # pixels of a crop; there is no smaller code
 _DIRECTION_SIDE = 256  # pixels of the part of a crop in which the direction is measured
 _MIN_ANGLE = 0.03  # radians; a smaller turn costs sharpness and gains nothing
@@ -36,57 +38,97 @@ class Crop:
     image: Image.Image
     start: tuple[int, int]  # its place in the picture
     has_squares: bool  # modules are squares, not bars
+    box: Box | None  # if it encloses the code closely
 
     @classmethod
-    def of(cls, pixels: Array, box: Box, *, has_squares: bool) -> Crop | None:
-        """Cut out a box of uint8 pixels (height, width, channels), unless it is too small."""
-        from PIL import Image
-
-        height, width = pixels.shape[:2]
+    def of(
+        cls, picture: Image.Image, box: Box, *, has_squares: bool, is_close: bool
+    ) -> Crop | None:
+        """Cut a box out of a grey picture, unless it is too small."""
+        width, height = picture.size
         margin = max(_MIN_MARGIN, _MARGIN * max(box.width, box.height))
         left, top = max(0, floor(box.left - margin)), max(0, floor(box.top - margin))
         right = min(width, ceil(box.right + margin))
         bottom = min(height, ceil(box.bottom + margin))
         if right - left < _MIN_SIDE or bottom - top < _MIN_SIDE:
             return None
-        part = np.ascontiguousarray(pixels[top:bottom, left:right])
-        image = Image.fromarray(part[..., 0] if part.shape[2] == 1 else part).convert("L")
-        return cls(image, (left, top), has_squares)
+        image = picture.crop((left, top, right, bottom))
+        return cls(image, (left, top), has_squares, box if is_close else None)
 
     @cached_property
     def angle(self) -> float:
         return direction(self.image, has_squares=self.has_squares)
 
-    def upright(self, scale: float, *, height_share: float = 1.0) -> Upright:
+    def as_it_is(self) -> View:
+        return View(self.image, (1, 0, 0, 0, 1, 0), self.start)
+
+    def upright(self, scale: float, *, height_share: float = 1.0, is_exact: bool = True) -> View:
         """Return the code with its gradients along the axes, scaled.
 
-        Of its height the part `height_share` in the middle is enough for bars.
+        Of its height the part `height_share` in the middle is enough for bars. Exact pixels are
+        for reading, and take twice the time.
         """
         from PIL import Image
 
         c, s = cos(self.angle), sin(self.angle)
         width, height = self.image.size
-        # A code of sides a and b that touches the edges of the crop has a |c| + b |s| = width and
-        # a |s| + b |c| = height, so that neither side can be longer than these quotients.
-        small = 1e-6
-        across = min(width / max(abs(c), small), height / max(abs(s), small))
-        down = min(width / max(abs(s), small), height / max(abs(c), small)) * height_share
-        size = (ceil(scale * across), ceil(scale * down))
+        across, down = self._sides(abs(c), abs(s))
+        size = (ceil(scale * across), ceil(scale * down * height_share))
         a, b = c / scale, s / scale  # from pixels of the turned picture to those of the crop
         x = width / 2 - (a * size[0] - b * size[1]) / 2
         y = height / 2 - (b * size[0] + a * size[1]) / 2
         back = (a, -b, x, b, a, y)
-        turned = self.image.transform(
-            *(size, Image.Transform.AFFINE, back, Image.Resampling.BICUBIC), fillcolor=128
+        method = Image.Resampling.BICUBIC if is_exact else Image.Resampling.BILINEAR
+        turned = self.image.transform(*(size, Image.Transform.AFFINE, back, method), fillcolor=128)
+        return View(turned, back, self.start)
+
+    def _sides(self, c: float, s: float) -> tuple[float, float]:
+        """Return how long a code can be along and across its gradients, by the cosine and sine.
+
+        One of sides a and b that touches the edges of a box has a c + b s = width and
+        a s + b c = height. So neither can be longer than what is divided here, and together the
+        two equations tell both sides, but for boxes of codes that are turned by about 45 degrees.
+        """
+        small = 1e-6
+        width, height = self.image.size
+        across = min(width / max(c, small), height / max(s, small))
+        down = min(width / max(s, small), height / max(c, small))
+        skew = abs(c - s)
+        if self.box is None or skew < small:
+            return across, down
+        box = self.box
+        error = max(2 * _MIN_MARGIN, _INEXACT * max(box.width, box.height)) / skew
+        area = (c - s) * (c + s)
+        return (
+            min(across, max(0.0, (box.width * c - box.height * s) / area) + error),
+            min(down, max(0.0, (box.height * c - box.width * s) / area) + error),
         )
-        return Upright(turned, back, self.start)
 
 
 @dataclass(frozen=True, eq=False)
-class Upright:
+class View:
+    """A part of a picture, turned and scaled."""
+
     image: Image.Image
-    back: tuple[float, ...]  # the affine map to the crop
-    start: tuple[int, int]  # of the crop in the picture
+    back: tuple[float, ...]  # the affine map to the part as it is in the picture
+    start: tuple[int, int]  # of the part
+
+    @classmethod
+    def of(cls, picture: Image.Image, area: Area, scale: int) -> View:
+        """Return an area of a picture that was scaled down before."""
+        start = scale * area[0], scale * area[1]
+        is_whole = area == (0, 0, *picture.size)
+        image = picture if is_whole else picture.crop(area)
+        return cls(image, (scale, 0, 0, 0, scale, 0), start)
+
+    def turned(self) -> View:
+        """Return the same turned by a quarter."""
+        from PIL import Image
+
+        a, b, c, d, e, f = self.back
+        last = self.image.width - 1
+        image = self.image.transpose(Image.Transpose.ROTATE_90)
+        return View(image, (b, -a, a * last + c, e, -d, d * last + f), self.start)
 
     def in_picture(self, point: Point) -> Point:
         """Return the place of a point of this image in the picture."""
@@ -94,7 +136,7 @@ class Upright:
         a, b, c, d, e, f = self.back
         return a * x + b * y + c + self.start[0], d * x + e * y + f + self.start[1]
 
-    def resized(self, factor: float) -> Upright:
+    def resized(self, factor: float) -> View:
         """Return the code at another scale, in a fraction of the time that turning it takes."""
         from PIL import Image
 
@@ -103,7 +145,7 @@ class Upright:
         a, b, c, d, e, f = self.back
         x, y = old[0] / new[0], old[1] / new[1]
         image = self.image.resize((new[0], new[1]), Image.Resampling.BICUBIC)
-        return Upright(image, (a * x, b * y, c, d * x, e * y, f), self.start)
+        return View(image, (a * x, b * y, c, d * x, e * y, f), self.start)
 
     def from_picture(self, point: Point) -> Point:
         """Return the place of a point of the picture in this image."""

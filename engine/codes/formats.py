@@ -62,6 +62,7 @@ class ClassFormats:
                 f"read: expected a model with a class of codes, such as qr or barcode, got the "
                 f"classes {some}{more}"
             )
+        self.of_any = frozenset().union(*self._of_class.values())
         self.linear = frozenset(zxing.barcode_formats_list(zxing.BarcodeFormat.AllLinear))
         self.rows = frozenset(getattr(zxing.BarcodeFormat, each) for each in _ROWS.split())
         checked = frozenset(

@@ -15,21 +15,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil, hypot, sqrt
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from engine.arrays import Array
-from engine.codes.deskew import Crop, Upright
+from engine.codes.busy import busy_parts
+from engine.codes.deskew import Crop, View
 from engine.codes.formats import ClassFormats, Look, library
 from engine.vision.boxes import Boxes
 from engine.vision.code import Code, Corners, Point
 from engine.vision.detection import Box
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 _READ_SCORE = 1.0  # of a code that was read and not detected
 _MAX_CROPS = 200  # of a picture, the best boxes first: each takes milliseconds
 _MOST_PIXELS = 600_000  # of an enlarged crop
 _LONGEST_SIDE = 65535  # of a picture that zxing-cpp takes
+_LARGE = 2**20  # pixels; smaller pictures are read in one step
+_SMALLER = 3  # zxing-cpp, too, looks at pictures of a third of the size
 _AGREEING = 2  # readings of a 1-D code, and of a crop with PDF417
 _SAME_BOX = 0.7  # the IoU of boxes of the same code
 _SAME_BARS = 0.5  # the correlation of two rows of pixels that show the same bars
@@ -45,12 +51,18 @@ class _Variant(NamedTuple):
 
     scale: float
     is_thorough: bool = False  # also inverted, turned by a quarter and scaled down
+    is_upright: bool = True  # turned by the direction of its gradients
     height_share: float = 1.0  # the part of the height, in the middle, that is read
 
 
 # The first one reads nine of ten codes that any reads; on bars and rows a second one must agree.
+# Some 2-D codes are read only from the very pixels of the picture.
 _VARIANTS: dict[Look, tuple[_Variant, ...]] = {
-    "squares": (_Variant(1.5), _Variant(2, is_thorough=True)),
+    "squares": (
+        _Variant(1.5),
+        _Variant(2, is_thorough=True),
+        _Variant(1, is_thorough=True, is_upright=False),
+    ),
     "rows": (_Variant(1.5), _Variant(2), _Variant(1)),
     "bars": (
         _Variant(1.5, height_share=0.4),
@@ -107,13 +119,13 @@ class CodeReader:
         `pixels` are those of a picture, (height, width, channels). `classes` limits the codes that
         are added. The best scores come first.
         """
-        pixels = _as_bytes(pixels)
-        size = pixels.shape[1], pixels.shape[0]
+        picture = _grey(pixels)
+        size = picture.size
         rows = _edges(boxes, size)
         class_ids = boxes.class_ids.tolist()
         found: dict[int, _Reading] = {}  # by row
         alone: list[_Reading] = []
-        for reading in sorted(self._outermost([*self._read_picture(pixels)]), key=self._order):
+        for reading in sorted(self._outermost(self._read_picture(picture)), key=self._order):
             row = self._row_of(reading, rows, class_ids, found)
             if row is None:
                 alone.append(reading)
@@ -125,9 +137,9 @@ class CodeReader:
             formats = self._formats.of(class_id)
             is_another = row < _MAX_CROPS and not any(_are_alike(box, each) for each in done)
             if formats and (first or is_another):
-                read = self._read_box(pixels, box, formats, first, is_detected=True)
+                read = self._read_box(picture, box, formats, first, is_detected=True)
                 if read and not self._is_known(read, found.values()):
-                    found[row] = self._whole_bars(pixels, read)
+                    found[row] = self._whole_bars(picture, read)
                     done.append(box)
         added: list[tuple[int, _Reading]] = []
         for reading in alone:
@@ -138,9 +150,9 @@ class CodeReader:
                 continue
             alike = frozenset((reading.zxing_format,))
             around = _square_around(reading.box)
-            read = self._read_box(pixels, around, alike, reading, is_detected=False)
+            read = self._read_box(picture, around, alike, reading, is_detected=False)
             if read:
-                added.append((number, self._whole_bars(pixels, read)))
+                added.append((number, self._whole_bars(picture, read)))
         codes = [found[row].code if row in found else None for row in range(len(rows))]
         if not added:
             return boxes, codes
@@ -202,7 +214,7 @@ class CodeReader:
 
     def _read_box(
         self,
-        pixels: Array,
+        picture: Image.Image,
         box: Box,
         formats: Collection[Any],
         first: _Reading | None,
@@ -211,7 +223,7 @@ class CodeReader:
     ) -> _Reading | None:
         """Return what a box says; `first` is what it says in the whole picture, if anything."""
         votes: list[_Reading] = []
-        readings = self._variants(pixels, box, formats)
+        readings = self._variants(picture, box, formats, is_close=is_detected)
         if first is not None:
             votes.append(first)
             if first.zxing_format not in self._formats.easily_misread:
@@ -227,15 +239,15 @@ class CodeReader:
         if first is None or votes != [first]:
             return None
         if is_detected and first.zxing_format in self._formats.divisible:
-            return first if _is_whole_itf(pixels, first) else None
+            return first if _is_whole_itf(picture, first) else None
         trusted = self._formats.checked if is_detected else self._formats.rows
         return first if first.zxing_format in trusted else None
 
-    def _whole_bars(self, pixels: Array, reading: _Reading) -> _Reading:
+    def _whole_bars(self, picture: Image.Image, reading: _Reading) -> _Reading:
         """Return a 1-D code with the corners of its bars, of which only some rows were read."""
         if reading.zxing_format not in self._formats.linear:
             return reading
-        bars = _bars_of(pixels, reading)
+        bars = _bars_of(picture, reading)
         if bars is None:
             return reading
         left, right, top, bottom = bars.left, bars.right, bars.top, bars.bottom
@@ -245,46 +257,80 @@ class CodeReader:
         corners = (three, four, one, two) if bars.is_on_its_head else (one, two, three, four)
         return reading._replace(code=replace(reading.code, corners=corners))
 
-    def _variants(self, pixels: Array, box: Box, formats: Collection[Any]) -> Iterator[_Reading]:
+    def _variants(
+        self, picture: Image.Image, box: Box, formats: Collection[Any], *, is_close: bool
+    ) -> Iterator[_Reading]:
         """Yield what each way to look at a box says."""
         for look, of_look in self._formats.by_look(formats):
-            crop = Crop.of(pixels, box, has_squares=look == "squares")
+            crop = Crop.of(picture, box, has_squares=look == "squares", is_close=is_close)
             if crop is None:
                 return
-            turned: tuple[Upright, float] | None = None
+            turned: tuple[View, float] | None = None
             for variant in _VARIANTS[look]:
                 scale = _scale(variant, look, crop.image.size)
-                if turned is None or look == "bars":  # few rows, which are blurred by scaling twice
+                if not variant.is_upright:
+                    if scale < variant.scale:
+                        continue
+                    upright = crop.as_it_is()
+                elif turned is None or look == "bars":  # few rows, blurred by scaling twice
                     upright = crop.upright(scale, height_share=variant.height_share)
                     turned = upright, scale
                 else:
                     upright = turned[0].resized(scale / turned[1])
                 grey = np.asarray(upright.image)
-                codes = self._decoded(grey, of_look, is_thorough=variant.is_thorough)
+                codes = self._decoded(
+                    grey, of_look, is_thorough=variant.is_thorough, shrinks=variant.is_thorough
+                )
                 if look == "bars":  # some rows may say only a part
                     codes.sort(key=lambda code: len(code.text), reverse=True)
                 for code in codes:
                     yield self._reading(code, map(upright.in_picture, _corners(code)))
 
-    def _read_picture(self, pixels: Array) -> Iterator[_Reading]:
-        """Yield what zxing-cpp reads by itself."""
-        if max(pixels.shape) > _LONGEST_SIDE:
-            return
-        for code in self._decoded(pixels, (), is_thorough=True):
-            if self._formats.class_of(code.format) is not None:
-                yield self._reading(code, _corners(code))
+    def _read_picture(self, picture: Image.Image) -> list[_Reading]:
+        """Return what zxing-cpp reads without boxes, each code once."""
+        readings: list[_Reading] = []
+        for view, formats, is_thorough, shrinks in self._views(picture):
+            grey = np.asarray(view.image)
+            for code in self._decoded(grey, formats, is_thorough=is_thorough, shrinks=shrinks):
+                reading = self._reading(code, map(view.in_picture, _corners(code)))
+                if not any(_is_again(reading, each) for each in readings):
+                    readings.append(reading)
+        return readings
 
-    def _decoded(self, pixels: Array, formats: Collection[Any], *, is_thorough: bool) -> list[Any]:
-        """Return what is read from pixels (height, width[, channels]); no format means all."""
+    def _views(self, picture: Image.Image) -> Iterator[tuple[View, Collection[Any], bool, bool]]:
+        """Yield what to read of a picture, its formats, and two options of `_decoded`.
+
+        This is all that zxing-cpp looks at by default, but for the parts of a large picture that
+        are too flat for 2-D codes. It would take longer to turn the picture than Pillow.
+        """
+        if max(picture.size) > _LONGEST_SIDE:
+            return
+        scale = 1
+        while picture.width * picture.height > _LARGE:
+            whole = 0, 0, *picture.size
+            parts = busy_parts(np.asarray(picture))
+            for look, formats in self._formats.by_look(self._formats.of_any):
+                for area in [whole] if look == "bars" else parts:
+                    view = View.of(picture, area, scale)
+                    yield view, formats, look == "squares", False
+                    if look != "squares":
+                        yield view.turned(), formats, False, False
+            picture, scale = picture.reduce(_SMALLER), scale * _SMALLER
+        yield View.of(picture, (0, 0, *picture.size), scale), self._formats.of_any, True, True
+
+    def _decoded(
+        self, grey: Array, formats: Collection[Any], *, is_thorough: bool, shrinks: bool
+    ) -> list[Any]:
+        """Return what is read from pixels (height, width).
+
+        A thorough look is also inverted and turned by a quarter, and may be scaled down.
+        """
         zxing = self._zxing
-        channels = 1 if pixels.ndim == 2 else pixels.shape[2]
-        layouts = {1: zxing.ImageFormat.Lum, 3: zxing.ImageFormat.RGB, 4: zxing.ImageFormat.RGBA}
-        view = zxing.ImageView(pixels, pixels.shape[1], pixels.shape[0], layouts[channels])
         codes = zxing.read_barcodes(
-            view,
+            zxing.ImageView(grey, grey.shape[1], grey.shape[0], zxing.ImageFormat.Lum),
             formats=list(formats),
             try_rotate=is_thorough,
-            try_downscale=is_thorough,
+            try_downscale=shrinks,
             try_invert=is_thorough,
             text_mode=zxing.TextMode.Plain,
         )
@@ -314,10 +360,17 @@ def _corners(code: Any) -> tuple[Point, Point, Point, Point]:
     )
 
 
-def _as_bytes(pixels: Array) -> Array:
+def _grey(pixels: Array) -> Image.Image:
+    from PIL import Image
+
     if pixels.dtype != np.uint8:
         pixels = np.rint(pixels * 255).astype(np.uint8)
-    return np.ascontiguousarray(pixels)
+    pixels = np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+    return Image.fromarray(pixels).convert("L")
+
+
+def _is_again(reading: _Reading, earlier: _Reading) -> bool:
+    return reading.says_the_same(earlier) and _meet(reading.box, earlier.box)
 
 
 def _edges(boxes: Boxes, size: tuple[int, int]) -> list[Box]:
@@ -330,7 +383,7 @@ def _edges(boxes: Boxes, size: tuple[int, int]) -> list[Box]:
 class _Bars(NamedTuple):
     """The bars of a 1-D code, upright: the columns that were read, and the rows that show them."""
 
-    upright: Upright
+    upright: View
     grey: Array
     left: int
     right: int
@@ -339,12 +392,14 @@ class _Bars(NamedTuple):
     is_on_its_head: bool
 
 
-def _bars_of(pixels: Array, reading: _Reading, *, size: float = 1.0) -> _Bars | None:
+def _bars_of(picture: Image.Image, reading: _Reading, *, size: float = 1.0) -> _Bars | None:
     """Return the bars of which some rows were read, or None if there are not enough pixels."""
-    crop = Crop.of(pixels, _square_around(reading.box, size=size), has_squares=False)
+    crop = Crop.of(
+        picture, _square_around(reading.box, size=size), has_squares=False, is_close=False
+    )
     if crop is None:
         return None
-    upright = crop.upright(1)
+    upright = crop.upright(1, is_exact=False)
     grey = np.asarray(upright.image, np.float32)
     height, width = grey.shape
     places = [upright.from_picture(corner) for corner in reading.code.corners]
@@ -363,9 +418,9 @@ def _bars_of(pixels: Array, reading: _Reading, *, size: float = 1.0) -> _Bars | 
     return _Bars(upright, grey, left, right, top, bottom, x[0] > x[1])
 
 
-def _is_whole_itf(pixels: Array, reading: _Reading) -> bool:
+def _is_whole_itf(picture: Image.Image, reading: _Reading) -> bool:
     """Tell whether there is nothing but paper at both ends of the bars that were read."""
-    bars = _bars_of(pixels, reading, size=_WITH_QUIET)
+    bars = _bars_of(picture, reading, size=_WITH_QUIET)
     if bars is None:
         return False
     of_digit, others = _ITF_MODULES

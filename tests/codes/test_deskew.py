@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from engine.codes.deskew import Crop, direction
+from engine.codes.deskew import Crop, View, direction
 from engine.vision.detection import Box
 
 
@@ -46,9 +46,8 @@ def test_an_even_picture_has_no_direction():
 
 
 def test_points_of_the_upright_code_are_mapped_back():
-    pixels = np.asarray(turned(random_modules(1, 60, 2, 50), -30))[..., None].copy()
-    pixels[150, 180] = 255  # the place is checked below
-    crop = Crop.of(pixels, Box(60, 70, 240, 230), has_squares=False)
+    picture = turned(random_modules(1, 60, 2, 50), -30)
+    crop = Crop.of(picture, Box(60, 70, 240, 230), has_squares=False, is_close=False)
     upright = crop.upright(1.5)
     middle = upright.in_picture((upright.image.width / 2, upright.image.height / 2))
     assert middle == pytest.approx((150, 150), abs=1)
@@ -59,6 +58,33 @@ def test_points_of_the_upright_code_are_mapped_back():
 
 
 def test_a_box_outside_the_picture_has_no_crop():
-    pixels = np.zeros((50, 60, 3), np.uint8)
-    assert Crop.of(pixels, Box(500, 10, 560, 40), has_squares=True) is None
-    assert Crop.of(pixels[:2], Box(0, 0, 60, 2), has_squares=True) is None
+    for size, box in (((60, 50), Box(500, 10, 560, 40)), ((60, 2), Box(0, 0, 60, 2))):
+        crop = Crop.of(Image.new("L", size), box, has_squares=True, is_close=True)
+        assert crop is None
+
+
+@pytest.mark.parametrize("angle", [-75, -30, -10, 0, 20, 45, 60, 90])
+def test_a_close_box_tells_how_long_the_sides_of_a_code_are(angle):
+    picture = turned(random_modules(1, 80, 2, 40), -angle)
+    c, s = abs(np.cos(np.deg2rad(angle))), abs(np.sin(np.deg2rad(angle)))
+    across, down = 160 * c + 40 * s, 160 * s + 40 * c
+    box = Box(150 - across / 2, 150 - down / 2, 150 + across / 2, 150 + down / 2)
+    close, loose = (
+        Crop.of(picture, box, has_squares=False, is_close=is_close).upright(1).image
+        for is_close in (True, False)
+    )
+    assert close.width > 170
+    assert close.height > 50
+    share = close.width * close.height / (loose.width * loose.height)
+    most = {45: 1, 0: 0.9, 90: 0.9}
+    assert share <= most.get(angle, 0.75)
+
+
+def test_a_view_turned_by_a_quarter_has_its_points_at_the_same_places():
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 50), np.uint8)
+    view = View.of(Image.fromarray(pixels), (7, 4, 40, 26), 1)
+    for each in (view, view.turned(), view.turned().turned()):
+        for x, y in ((0, 0), (20, 5), (3, 21)):
+            left, top = each.in_picture((x, y))
+            assert each.image.getpixel((x, y)) == pixels[int(top), int(left)]
+    assert View.of(Image.fromarray(pixels), (7, 4, 40, 26), 3).in_picture((1, 2)) == (24, 18)

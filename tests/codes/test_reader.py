@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from engine.codes.reader import CodeReader
 from tests.codes.made import LABELS, boxes, page, symbol, texts_alone, zxing
@@ -18,6 +19,10 @@ def reader():
 
 def texts(codes):
     return [code and code.text for code in codes]
+
+
+def grey(pixels):
+    return Image.fromarray(pixels).convert("L")
 
 
 def test_a_turned_code_is_read_that_is_not_read_from_the_whole_picture(reader):
@@ -135,7 +140,7 @@ def test_a_code_inside_another_one_is_none(reader, monkeypatch, order, angle):
     """zxing-cpp reads the core of some Aztec codes as a rune of three digits."""
     content = "An Aztec code has a core, which alone is a rune: a number from 0 to 255."
     pixels = page((symbol(content, "Aztec"), (300, 200), angle))
-    (whole,) = reader._read_picture(pixels)
+    (whole,) = reader._read_picture(grey(pixels))
     middle = np.mean(whole.code.corners, axis=0)
     corners = [tuple(middle + 0.3 * (each - middle)) for each in np.array(whole.code.corners)]
     rune = whole._replace(code=replace(whole.code, text="041", corners=tuple(corners)))
@@ -152,11 +157,11 @@ def test_a_code_inside_another_one_is_none(reader, monkeypatch, order, angle):
 def test_one_reading_of_itf_counts_if_it_is_of_all_bars(reader, monkeypatch, angle):
     """zxing-cpp reads 12 or 1234, too, where a row of pixels leaves the turned bars."""
     pixels = page((symbol("12345678", "ITF", scale=3), (300, 200), angle))
-    readings = [*reader._read_picture(pixels)]
+    readings = reader._read_picture(grey(pixels))
     said = {each.code.text for each in readings}
     assert "12345678" in said
     assert len(said) > 1 or angle % 90 == 0
-    monkeypatch.setattr(reader, "_variants", lambda *_: iter(()))
+    monkeypatch.setattr(reader, "_variants", lambda *_, **__: iter(()))
     for some in (readings, readings[::-1]):
         monkeypatch.setattr(reader, "_read_picture", lambda pixels, some=some: some)
         _, codes = reader.read(pixels, boxes((100, 50, 500, 350, BARCODE, 0.9)))
@@ -194,16 +199,29 @@ def test_no_two_looks_at_a_box_are_the_same_pixels(reader, monkeypatch):
         box = boxes((20, 20, 20 + side, 20 + side, kind, 0.9), size=size)
         looks.clear()
         reader.read(np.zeros((size[1], size[0], 3), np.uint8), box)
-        assert len({each.shape for each in looks}) == len(looks) == 4
-        assert max(each.size for each in looks[1:]) < 650_000
+        crops = looks[-3:]
+        assert len({each.shape for each in looks}) == len(looks) == (4 if side < 1000 else 6)
+        assert max(each.size for each in crops) < 650_000
+
+
+def test_the_last_look_at_a_2d_code_is_at_the_pixels_of_the_picture(reader, monkeypatch):
+    looks = []
+    monkeypatch.setattr(reader, "_decoded", lambda seen, *_, **__: looks.append(seen) or [])
+    pixels = page((symbol("a turned code", "DataMatrix"), (300, 200), 25))
+    reader.read(pixels, boxes((250.5, 150.5, 349.5, 249.5, DATAMATRIX, 0.9)))
+    assert np.array_equal(looks[-1], pixels[138:262, 238:362, 0])
+    looks.clear()
+    large = page(size=(1000, 1000))
+    reader.read(large, boxes((0, 0, 1000, 1000, DATAMATRIX, 0.9), size=(1000, 1000)))
+    assert max(each.size for each in looks[1:]) < 650_000  # but for the picture itself
 
 
 def test_a_code_that_is_taken_for_two_classes_is_read_once(reader, monkeypatch):
     looks = []
 
-    def decoded(pixels, formats, *, is_thorough):
+    def decoded(pixels, formats, *, is_thorough, **_):
         looks.append(formats)
-        return [Said("ab", "PDF417", pixels.shape[1::-1])] if formats else []
+        return [] if is_thorough else [Said("ab", "PDF417", pixels.shape[1::-1])]
 
     monkeypatch.setattr(reader, "_decoded", decoded)
     twice = (*ROWS, (248, 152, 350, 250, BARCODE, 0.8))
@@ -220,7 +238,7 @@ def said_for(reader, monkeypatch, name, whole, crops, box=BOX):
     """Return the texts if the whole picture and then the crops say one text, several or none."""
     answers = iter([whole, *crops])
 
-    def decoded(pixels, formats, *, is_thorough):
+    def decoded(pixels, *_, **__):
         some = next(answers, None) or ()
         some = (some,) if isinstance(some, str) else some
         return [Said(text, name, pixels.shape[1::-1]) for text in some]
@@ -258,6 +276,52 @@ def test_pictures_of_any_layout_are_read(reader, kind):
     }
     found = boxes((240, 140, 360, 260, DATAMATRIX, 0.9))
     assert texts(reader.read(layouts[kind], found)[1]) == ["same"]
+
+
+def test_a_large_picture_is_read_as_zxing_reads_it(reader, monkeypatch):
+    """What is light on dark, turned, of large modules or a few pixels high is read, too."""
+    light = Image.fromarray(255 - np.asarray(symbol("light on dark", "DataMatrix")))
+    bars = symbol("ABC-1234", "Code128", scale=2)
+    thin = bars.crop((0, bars.height // 2, bars.width, bars.height // 2 + 6))
+    placed = (
+        (symbol("squares", "QRCode"), (150, 200), 0),
+        (symbol("large modules", "QRCode", scale=20), (500, 1000), 0),
+        (symbol("turned", "Aztec"), (1300, 200), 30),
+        (light, (1300, 900), 10),
+        (symbol("rows", "PDF417", scale=2), (600, 150), 0),
+        (symbol("more rows", "PDF417", scale=2), (1100, 400), 90),
+        (thin, (1200, 1300), 0),
+        (thin.transpose(Image.Transpose.ROTATE_90), (1500, 500), 0),
+    )
+    pixels = page(*placed, size=(1600, 1400))
+    looks = []
+    decoded = reader._decoded
+
+    def noted(seen, formats, **options):
+        looks.append((seen.size, formats))
+        return decoded(seen, formats, **options)
+
+    monkeypatch.setattr(reader, "_decoded", noted)
+    readings = reader._read_picture(grey(pixels))
+    expected = {
+        ("squares", 150, 200),
+        ("large modules", 500, 1000),
+        ("turned", 1300, 200),
+        ("light on dark", 1300, 900),
+        ("rows", 600, 150),
+        ("more rows", 1100, 400),
+        ("ABC-1234", 1200, 1300),
+        ("ABC-1234", 1500, 500),
+    }
+    assert len(readings) == len(expected)
+    assert texts_alone(pixels) <= {each.code.text for each in readings}
+    for text, *place in expected:
+        assert any(
+            each.code.text == text and each.centre == pytest.approx(place, abs=12)
+            for each in readings
+        )
+    squares = [size for size, formats in looks if not formats & reader._formats.linear]
+    assert 0 < sum(squares) < pixels[..., 0].size
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 70_000), (2, 2)])

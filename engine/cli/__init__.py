@@ -148,6 +148,9 @@ def _dispatch(argv: Sequence[str]) -> int:
         if first in darknet_options.COMMANDS:
             here = darknet_options.COMMANDS[first]
             raise InputError(f"{first} is darknet's command. Here it is {here}")
+        if first in darknet_options.ULTRALYTICS_COMMANDS:
+            here = darknet_options.ULTRALYTICS_COMMANDS[first]
+            raise InputError(f"{first} is ultralytics' command. Here it is {here}")
         if first == "train":
             raise InputError(f"{first}: {darknet_options.NO_TRAINING}")
         hint = suggest(first, commands())

@@ -98,6 +98,22 @@ EQUIVALENTS = {
     "-points": "--points",
 }
 
+# The equivalent of options and commands of ultralytics, whose names are near to others of ours.
+_ULTRALYTICS = {
+    "--source": "the pictures, without an option",
+    "--project": "-o DIR",
+    "--name": "-o DIR",
+    "--view-img": "-o DIR",
+    "--show": "-o DIR",
+    "--save-crop": "--crops DIR",
+    "--exist-ok": "--overwrite",
+    "--conf-thres": "--threshold",
+    "--iou-thres": "--nms",
+    "--img-size": "--imgsz",
+    "--vid-stride": "--stride",
+}
+ULTRALYTICS_COMMANDS = {"predict": "detect", "track": "detect --track", "val": "evaluate"}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add all options of darknet's commands."""
@@ -162,3 +178,6 @@ def refuse(argv: Sequence[str], known: Collection[str]) -> None:
             raise InputError(f"unknown option {word!r}.{suggest(word, known)}")
         if word in EQUIVALENTS:
             raise InputError(f"{word} is darknet's option. Here it is {EQUIVALENTS[word]}")
+        name = word.partition("=")[0].replace("_", "-")
+        if name in _ULTRALYTICS and not takes_darknets:
+            raise InputError(f"{name} is ultralytics' option. Here it is {_ULTRALYTICS[name]}")

@@ -76,7 +76,8 @@ def load(
                whose weights are downloaded on first use; without both the bundled model, which
                finds machine-readable codes
     names      a .names file, a list of names, or a dict of names by number; `data` is a .data file
-               that says where the .names file is
+               that says where the .names file is; without both, the .names file next to the .cfg
+               with the same name, or else "class 0" and so on
     device     "auto" (a usable GPU, else the CPU), "cpu", "cuda", "cuda:1" or 1; `threads` for the
                CPU
     precision  "float32", "float64" (CPU), "tf32", "float16" (GPU), or "int8", which needs the file
@@ -154,7 +155,7 @@ def load(
             from engine.vision.classes import chosen_classes
 
             network = darknet_graph.build(darknet_cfg.read(cfg), size=sides)
-            labels = labels_of(names, data, network)
+            labels = labels_of(names, data, network, cfg)
             settings = replace(settings, classes=chosen_classes(classes, exclude, labels))
             ranges = None
             if precision == "int8":
@@ -279,15 +280,18 @@ def labels_of(
     names: str | Path | Sequence[str] | Mapping[int, str] | None,
     data: str | Path | None,
     network: Graph,
+    cfg: str | Path,
 ) -> tuple[str, ...]:
-    """Return the names of the network's classes; without `names` and `data` "class 0" and so on."""
+    """Return the names of the network's classes, as load() documents them."""
     import numpy as np
 
-    from engine.darknet.names import default_names, find_names, read_names
+    from engine.darknet.names import default_names, find_names, names_of, read_names
 
     classes = network.classes
     if names is None and data is not None:
         names = find_names(data)
+    if names is None:
+        names = names_of(cfg)
     if names is None:
         return default_names(classes)
     if isinstance(names, (str, PathLike)):

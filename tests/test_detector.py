@@ -1,6 +1,7 @@
 """engine.load() and the Detector that it returns."""
 
 import io
+import shutil
 import threading
 
 import numpy as np
@@ -89,9 +90,16 @@ def test_every_score_reaches_the_threshold(tiny_detector, chosen, least):
         assert (detector(picture(0)).scores > least).all()
 
 
-def test_without_names_labels_are_numbers(tiny_detector):
-    with load(tiny_detector) as detector:
+def test_without_names_labels_are_numbers_or_those_next_to_the_cfg(tiny_detector, tmp_path):
+    cfg = shutil.copy(tiny_detector.cfg, tmp_path / "my.cfg")
+    with engine.load(cfg, tiny_detector.weights, device="cpu") as detector:
         assert detector.labels == ("class 0", "class 1", "class 2")
+    (tmp_path / "my.names").write_text("a\nb\nc\n")
+    with engine.load(cfg, tiny_detector.weights, device="cpu") as detector:
+        assert detector.labels == ("a", "b", "c")
+    (tmp_path / "my.names").write_text("a\n")
+    with pytest.raises(ConfigError, match=r"my\.names: expected 3 names"):
+        engine.load(cfg, tiny_detector.weights, device="cpu")
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,15 @@ def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
     model = parser.add_argument_group("model")
     model.add_argument(
         "--model",
+        type=_zoo_name,
         metavar="NAME",
         help="a network of the zoo (see: models list), downloaded on first use",
     )
     model.add_argument("--cfg", metavar="FILE", help="the network, instead of --model")
     model.add_argument("--weights", metavar="FILE", help="its weights")
-    model.add_argument("--names", metavar="FILE", help="class names, one per line")
+    model.add_argument(
+        "--names", metavar="FILE", help="class names, one per line (those next to the .cfg)"
+    )
     model.add_argument("--data", metavar="FILE", help="darknet's .data file, for its names")
     running = parser.add_argument_group("running")
     running.add_argument(
@@ -137,11 +140,14 @@ def files(arguments: argparse.Namespace) -> list[str | Path | None]:
     """Return the files of the model that are known before it is downloaded."""
     given = [arguments.cfg, arguments.weights, arguments.names, arguments.data]
     given.append(getattr(arguments, "scales", None))
-    if arguments.data and not arguments.names:
-        from engine.darknet.names import find_names
+    if not arguments.names:
+        from engine.darknet.names import find_names, names_of
 
         with suppress(ConfigError):  # reading the file reports it
-            given.append(find_names(arguments.data))
+            if arguments.data:
+                given.append(find_names(arguments.data))
+            elif arguments.cfg:
+                given.append(names_of(arguments.cfg))
     if arguments.model:
         from engine.models import registry, store
 
@@ -202,6 +208,15 @@ def network(text: str) -> str | Path:
     if Path(text).suffix == ".cfg" or Path(text).is_file():
         return text
     return registry.find(text).cfg
+
+
+def _zoo_name(text: str) -> str:
+    if kind := _kind_of(text):
+        hint = f"Use --{kind} {shown(text)}" + " and --weights FILE" * (kind == "cfg")
+        raise argparse.ArgumentTypeError(f"expected the name of a network, got a file. {hint}")
+    if not text:
+        raise argparse.ArgumentTypeError("expected a name, got an empty one")
+    return text
 
 
 def size(text: str) -> int | tuple[int, int]:

@@ -83,7 +83,7 @@ def _write(arguments: argparse.Namespace) -> int:
         opset=arguments.opset,
     )
     graph, plan = _network.read(arguments)
-    labels = labels_of(arguments.names, arguments.data, graph)
+    labels = labels_of(arguments.names, arguments.data, graph, arguments.cfg)
     model = export(graph, plan, labels, options)
     write_new(
         arguments.output, model.content, overwrite=arguments.overwrite, hint=_output_files.HINT

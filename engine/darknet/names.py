@@ -44,6 +44,12 @@ def read_lines(path: str | Path) -> list[str]:
     return lines
 
 
+def names_of(cfg: str | Path) -> Path | None:
+    """Return the .names file with the same name as a .cfg, if there is one."""
+    path = Path(cfg).with_suffix(".names")
+    return path if _is_file(path) else None
+
+
 def find_names(data: str | Path) -> Path:
     """Find the file that the `names` option of a .data file refers to."""
     return find_file(data, "names")

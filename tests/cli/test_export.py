@@ -1,5 +1,8 @@
 """python -m engine export, in a child process; ONNX Runtime loads the file."""
 
+import shutil
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -85,6 +88,9 @@ def test_names_go_into_the_file(tmp_path, tiny_detector, capsys):
     exported(capsys, tiny_detector, path, "--data", str(data), "--overwrite")
     assert "'dog'" in opened(path).get_modelmeta().custom_metadata_map["names"]
     exported(capsys, tiny_detector, path, "--overwrite")
+    assert "'dog'" in opened(path).get_modelmeta().custom_metadata_map["names"]
+    cfg = shutil.copy(tiny_detector.cfg, tmp_path / "other.cfg")
+    exported(capsys, replace(tiny_detector, cfg=cfg), path, "--overwrite")
     assert "'class 1'" in opened(path).get_modelmeta().custom_metadata_map["names"]
 
 

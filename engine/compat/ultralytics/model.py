@@ -217,8 +217,10 @@ class YOLO:
         one of these; `labels` is the folder of the
         label files, if they are not where darknet looks for them.
         """
-        only = {"split": "val", "save_json": False, "augment": False, "rect": True}
-        check(YOLO.val, others, where="val()", only=only, unused=("verbose", "plots", "workers"))
+        if others.get("plots"):
+            raise InputError("plots: val() draws none. Run: engine evaluate … --curves DIR")
+        only = {"split": "val", "save_json": False, "augment": False, "rect": True, "plots": False}
+        check(YOLO.val, others, where="val()", only=only, unused=("verbose", "workers"))
         from engine.darknet.names import find_file
         from engine.evaluate import coco_files, dataset
         from engine.evaluate.examples import Detections, Example
@@ -535,10 +537,10 @@ def _missing(model: Path, cfg: Path) -> InputError:
 
 
 def _names_of(model: Path, stem: str) -> Path | None:
-    """Return the .names file with the same name, or that of the network of the zoo."""
+    """Return the names of the network of the zoo, unless there is a file with the same name."""
+    from engine.darknet.names import names_of
     from engine.models import registry
 
-    same = model.with_suffix(".names")
-    if same.exists():
-        return same
+    if names_of(model):  # which load() finds
+        return None
     return registry.find(stem).names if stem in registry.models() else None

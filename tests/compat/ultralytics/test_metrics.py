@@ -2,16 +2,39 @@
 
 from types import SimpleNamespace
 
+import numpy as np
+import pytest
+
 from engine.compat.ultralytics import Metrics
+from engine.evaluate.ranking import Ranking
+
+
+def _ranking(scores, hits, objects):
+    return Ranking(scores, hits, np.zeros(len(scores)), np.arange(len(scores)), objects)
 
 
 def test_numbers():
-    classes = [SimpleNamespace(average_precision=each) for each in (0.5, None, 0.3)]
+    # At a score of 0.6 class 0 has 2 hits of 3 and class 2 1 of 1; 4 and 1 objects are there.
+    rankings = [
+        _ranking(np.array([0.9, 0.8, 0.6]), np.array([True, False, True]), 4),
+        _ranking(np.array([0.7]), np.array([False]), 0),
+        _ranking(np.array([0.6, 0.1]), np.array([True, False]), 1),
+    ]
+    classes = [
+        SimpleNamespace(average_precision=average, ranking=ranking)
+        for average, ranking in zip((0.5, None, 0.3), rankings, strict=True)
+    ]
     report = SimpleNamespace(
         summary={"AP": 0.4, "AP50": 0.8, "AP75": None}, classes=classes, confusion=[[1]]
     )
     metrics = Metrics(report)
     assert (metrics.box.map, metrics.box.map50, metrics.box.map75) == (0.4, 0.8, 0.0)
     assert metrics.box.maps.tolist() == [0.5, 0.4, 0.3]
-    assert metrics.results_dict == report.summary
+    assert (metrics.box.mp, metrics.box.mr) == (pytest.approx(5 / 6), 0.75)
+    assert metrics.results_dict == {
+        "metrics/precision(B)": metrics.box.mp,
+        "metrics/recall(B)": metrics.box.mr,
+        "metrics/mAP50(B)": 0.8,
+        "metrics/mAP50-95(B)": 0.4,
+    }
     assert metrics.confusion_matrix == [[1]]

@@ -317,6 +317,8 @@ def test_what_is_not_here_has_a_line(model):
         model.export(int8=True)
     with pytest.raises(InputError, match=r"dynamc: is no option .* Did you mean 'dynamic'"):
         model.export(dynamc=True)
+    with pytest.raises(InputError, match=r"plots: val\(\) draws none"):
+        model.val("more", plots=True)
     with pytest.raises(InputError, match=r"split: val\(\) supports only 'val', got 'test'"):
         model.val("more", split="test")
 
@@ -348,7 +350,7 @@ def test_evaluation(folder):
     assert 0.9 < metrics.box.map <= metrics.box.map50 <= 1
     assert metrics.box.map75 > 0.9
     assert metrics.box.maps.shape == (len(model.names),)
-    assert metrics.results_dict["AP50"] == metrics.box.map50
+    assert metrics.results_dict["metrics/mAP50(B)"] == metrics.box.map50
     assert len(metrics.confusion_matrix) >= len(model.names)
     (folder / "list.txt").write_text("dataset/parcel.jpg\n")
     (folder / "obj.data").write_text("valid = list.txt\n")

@@ -48,9 +48,9 @@ def run(arguments: argparse.Namespace, data: str) -> int:
     counters = f"counters_per_class = {', '.join(map(str, counts))}"
     print(f"\n iterations = {found.iterations} \n\n\n{counters}")
     print(f"\n avg IoU = {found.average_iou * 100:2.2f} % ")
+    _replace(_COUNTERS, counters, [data, *paths])
+    _replace(_ANCHORS, anchors, [data, *paths])
     print(f"\nSaving anchors to the file: {_ANCHORS} \nanchors = {anchors}")
-    for name, text in ((_COUNTERS, counters), (_ANCHORS, anchors)):
-        _replace(name, text, [data, *paths])
     return 0
 
 

@@ -14,6 +14,7 @@ from engine.cli._darknet.files import Files
 from engine.cli._output_files import ReservedPaths, check_output
 from engine.cli._stderr import print_stderr
 from engine.errors import EngineError, ImageError, InputError
+from engine.files.naming import shown
 
 if TYPE_CHECKING:
     from engine.arrays import Array
@@ -38,12 +39,15 @@ def run(
         network.load(arguments, model, names=names) as detector,
     ):
         print(*network.heading(detector, model), sep="\n")
+        path = None
         for path in drawing.pictures(model.picture):
             try:
                 _run_one(arguments, detector, path, threshold, document, drawing)
             except (ImageError, InputError) as error:
                 print_stderr(f"Error: {error}")
                 failures += 1
+        if path is None and arguments.out and Path(arguments.out).is_file():
+            raise InputError(f"-out {shown(arguments.out)}: no picture named, so it is kept")
     return FAILED if failures else 0
 
 

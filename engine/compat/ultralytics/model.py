@@ -107,7 +107,9 @@ class YOLO:
         return self._load().device
 
     def to(self, device: str | int) -> YOLO:
-        """Run on another device from now on."""
+        """Run on another device from now on; one that is missing is an error at once."""
+        if device != "cpu":
+            self._load(device=device)
         self._device = device
         return self
 

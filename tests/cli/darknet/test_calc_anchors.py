@@ -35,7 +35,9 @@ def test_one_cluster_is_the_mean(capsys):
 def test_a_file_that_is_no_list_of_numbers_is_kept(here, capsys):
     (here / "anchors.txt").write_text("my notes")
     assert cli.main(COMMAND) == 2
-    assert "anchors.txt: exists already, and is not a list of numbers" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "anchors.txt: exists already, and is not a list of numbers" in shown.err
+    assert "Saving" not in shown.out
     assert (here / "anchors.txt").read_text() == "my notes"
 
 

@@ -129,6 +129,15 @@ def test_results_of_an_earlier_run_are_not_read_from_a_list(run_names, capsys):
     assert "./predictions.jpg: is an output" in capsys.readouterr().err
 
 
+def test_results_are_not_replaced_for_nothing(here, run_names, capsys):
+    (here / "good.json").write_text("good")
+    assert run_names(options=["-out", "good.json"]) == 2
+    line = "Error: -out good.json: no picture named, so it is kept\n"
+    assert capsys.readouterr().err == line
+    assert (here / "good.json").read_text() == "good"
+    assert run_names(options=["-out", "new.json"]) == 0
+
+
 def test_outputs_are_different_files(here, capsys):
     command = [*COMMAND, "set/1.png", "-nogpu", "-out", "./predictions.jpg"]
     assert cli.main(command) == 2

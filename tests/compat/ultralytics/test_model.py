@@ -9,7 +9,7 @@ from PIL import Image
 
 import engine
 from engine.compat.ultralytics import YOLO, Results
-from engine.errors import ImageError, InputError
+from engine.errors import DeviceError, ImageError, InputError
 from tests import needs
 from tests.pictures import write_picture, write_video
 
@@ -307,6 +307,14 @@ def test_tasks(folder):
     with pytest.raises(InputError, match=r"task: net\.cfg is for detect, not classify"):
         YOLO("net.cfg", task="classify").to("cpu").predict("a.png")
     assert YOLO("kinds.cfg", task="classify").to("cpu").task == "classify"
+
+
+def test_a_device_that_is_missing_is_an_error_at_once(folder):
+    model = YOLO("net.cfg").to("cpu")
+    with pytest.raises(DeviceError):
+        model.to("cuda:99")
+    assert model("a.png", **LOW)
+    assert model.device == "cpu"
 
 
 def test_what_is_not_here_has_a_line(model):

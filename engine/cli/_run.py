@@ -174,9 +174,12 @@ def _started(
         try:
             yield
         except KeyboardInterrupt:  # the usual way to stop a camera
-            with interrupts.deferred():
-                _cut_short(started)
-            _finish(started, progress, interrupts)
+            try:
+                with interrupts.deferred():
+                    _cut_short(started)
+                _finish(started, progress, interrupts)
+            except EngineError as error:  # the interrupt stays the reason for the end
+                progress.print_stderr(f"Error: {error}")
             report_interrupt()
             raise
         _finish(started, progress, interrupts)

@@ -242,6 +242,16 @@ def test_failing_output_does_not_prevent_the_others(place, tiny_detector, capsys
     assert capsys.readouterr().err == "Error: no such folder\n"
 
 
+def test_failure_to_finish_after_an_interrupt_is_told(place, tiny_detector, capsys):
+    class Full(Output):
+        def finish(self):
+            raise EngineError("the disk is full")
+
+    assert is_interrupted(place, tiny_detector, Full(taking=1))
+    told = "Error: the disk is full\ninterrupted: 1 picture done\n"
+    assert capsys.readouterr().err == told
+
+
 def test_second_interrupt_ends_at_once(place, tiny_detector):
     first, second = Output(taking=2), Output()
     assert is_interrupted(place, tiny_detector, first, second)

@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from engine import extras
+from engine.cli._output_record import FILE as RECORD
 from engine.errors import ImageError
 from engine.sources import video
 from engine.sources.video_writer import VideoWriter
@@ -189,6 +190,19 @@ def test_an_interrupted_video_is_annotated_again(
     assert done.status == 0
     assert contents(tree) == expected
     assert "nothing left to do, 6 done before" in detect(*run, "--resume").err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
+def test_a_recorded_camera_is_whole_when_it_is_stopped(interrupted, tree, monkeypatch):
+    def endless(name, **more):
+        while True:
+            yield from video.frames("clip.mp4")
+
+    monkeypatch.setattr(video, "live_frames", endless)
+    interrupted(signal.SIGINT, "0", "-o", "out")
+    (recorded,) = (tree / "out").glob("[!.]*")
+    assert len(frames_of(recorded)) == 3
+    assert '"done"' not in (tree / "out" / RECORD).read_text()
 
 
 def contents(tree):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 from typing import Literal
@@ -53,16 +53,14 @@ class ReservedPaths:
         """Say that an output must not have replaced a file."""
         self.refused.add(real(path))
 
-    def arriving(self, names: Iterable[str]) -> Iterator[str]:
-        """Yield names, each of which is an input."""
-        for name in names:
-            if name.strip():
-                self.add_input(name.strip())
-            yield name
-
     def is_input(self, path: str | Path) -> bool:
         where = real(path)
         return self._users.get(where) == _INPUT or self._is_list(where)
+
+    def is_new_output(self, path: str | Path) -> bool:
+        """Tell whether the run has made a file, which was not there before."""
+        where = real(path)
+        return self._users.get(where, _INPUT) != _INPUT and where not in self.at_stake
 
     def take(self, option: str, path: str | Path) -> bool:
         """Reserve a path for an option; return False if the run has written it before."""

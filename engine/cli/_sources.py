@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.cli._output_files import ReservedPaths
+from engine.cli._output_files import ReservedPaths, real
 from engine.errors import InputError
 from engine.files.naming import shown
 
@@ -191,11 +191,11 @@ def feed(
     untrusted = arguments.untrusted
     if STDIN in names:
         reserved = ReservedPaths(stdin=True)
-        given = reserved.arriving(lines())  # lists and archives among them
+        given = _reserving_lists(lines(), reserved)
         from_stdin = _some(expand(names, recursive=arguments.recursive, lines=given))
         known = tuple(each for each in names if each != STDIN)
         naming = _naming(os.path.abspath("."), arguments, output_folders)  # noqa: PTH100
-        lazily = naming.assign_lazily(_reserving(from_stdin, reserved))
+        lazily = naming.assign_lazily(_reserving(from_stdin, reserved, output_folders))
         return Feed(lazily, selection, None, known, (), untrusted, naming, reserved=reserved)
     found = tuple(expand(names, recursive=arguments.recursive))
     if not found:
@@ -214,11 +214,37 @@ def feed(
     return Feed(named, selection, total, tuple(names), named, untrusted, naming)
 
 
-def _reserving(media: Iterable[Media], reserved: ReservedPaths) -> Iterator[Media]:
-    """Yield media, whose files no output may replace."""
+def _reserving_lists(lines: Iterable[str], reserved: ReservedPaths) -> Iterator[str]:
+    """Yield lines; those that name a list stand for other media."""
+    from engine.sources.media import without_file_scheme
+
+    for line in lines:
+        name = without_file_scheme(line.strip())
+        if name.lower().endswith(".txt"):
+            reserved.add_input(name)
+        yield line
+
+
+def _reserving(
+    media: Iterable[Media], reserved: ReservedPaths, output_folders: Sequence[str]
+) -> Iterator[Media]:
+    """Yield media, whose files no output may replace, without the results in `output_folders`."""
+    results = [(each, real(each), _results_below(each)) for each in output_folders]
+    counts: Counter[str] = Counter()
     for each in media:
-        reserved.add_input(each.name)
-        yield each
+        where = Path(real(each.name))
+        for folder, target, is_result in results:
+            if where.is_relative_to(target) and (
+                reserved.is_new_output(where)
+                or (is_result and is_result(str(PurePath(folder, where.relative_to(target)))))
+            ):
+                counts[folder] += 1
+                break
+        else:
+            reserved.add_input(each.name)
+            yield each
+    for folder, count in counts.items():
+        _warn_of_outputs(folder, count)
 
 
 def _some(media: Iterable[Media]) -> Iterator[Media]:
@@ -251,13 +277,16 @@ def _without_results(found: tuple[Media, ...], folders: Sequence[str]) -> tuple[
 
         kept = tuple(each for each in found if not is_result(each))
         if len(kept) < len(found):
-            count = len(found) - len(kept)
-            what = "%s: what this folder of outputs holds is not read, pictures: %d"
-            _log.warning(what, shown(folder), count)
+            _warn_of_outputs(folder, len(found) - len(kept))
         if not kept:
             raise InputError(f"{shown(folder)}: all pictures are in this folder of outputs")
         found = kept
     return found
+
+
+def _warn_of_outputs(folder: str, count: int) -> None:
+    what = "%s: what this folder of outputs holds is not read, pictures: %d"
+    _log.warning(what, shown(folder), count)
 
 
 def _without_earlier_results(found: tuple[Media, ...]) -> tuple[Media, ...]:

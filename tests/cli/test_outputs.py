@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from engine import bundled
+from engine.cli._output_files import ReservedPaths
 from engine.cli._output_names import OutputNames
 from engine.cli._output_record import files_in
 from engine.cli._sinks.json_documents import Document
@@ -445,6 +446,28 @@ def test_list_on_stdin_is_not_replaced(detect, tree, monkeypatch, option):
     assert done.status == 2
     assert done.err.endswith(f"Error: {option} list: would replace a file that is read\n")
     assert (tree / "list").read_text() == "one/7.jpg\n"
+
+
+def test_outputs_that_a_search_names_on_stdin_are_not_read(detect, tree):
+    command = ["-", "-o", "out", "--crops", "out/crops", "--overwrite"]
+    assert detect(*command, stdin="one/7.jpg\n").status == 0
+    found = files_below(tree / "out")
+    assert len(found) > 1
+    names = ["one/7.jpg", *(f"./out/{each}" for each in found)]
+    done = detect(*command, stdin="\n".join(names))
+    for folder, count in (("out", 1), ("out/crops", len(found) - 1)):
+        what = f"{folder}: what this folder of outputs holds is not read, pictures: {count}"
+        assert (done.status, what in done.err) == (0, True)
+    assert files_below(tree / "out") == found
+
+
+def test_new_outputs_are_known(tmp_path):
+    (tmp_path / "old.jpg").touch()
+    reserved = ReservedPaths([tmp_path / "in.jpg"], stdin=True)
+    for name in ("old.jpg", "new.jpg"):
+        assert reserved.take("-o", tmp_path / name)
+    names = ("new.jpg", "old.jpg", "in.jpg", "other.jpg")
+    assert [reserved.is_new_output(tmp_path / each) for each in names] == [True, *[False] * 3]
 
 
 @pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])

@@ -158,11 +158,12 @@ def run(
     first: int = 0,
     times: int = 2,
     present: int | None = None,
+    kept: dict[Any, Array] | None = None,
 ) -> Array:
     """Run a convolution on tensors (rows, c, h, w) inside others that are wider by two margins.
 
     The margins are values between the pixels of the source. Only the first rows may be present,
-    as in a last batch.
+    as in a last batch. `kept` gets the values of other tensors that are written.
     """
     memory = {}
     for each in (*op.reads, op.out):
@@ -195,10 +196,16 @@ def run(
     with mock.patch.multiple(launch, **maps):
         for _ in range(times):
             algorithm.enqueue(gpu, op)
-    result = memory[op.out]
-    end = margin + op.out.shape.channels
-    is_unwritten = result == _UNWRITTEN if result.dtype == np.int8 else np.isnan(result)
-    assert is_unwritten[..., :margin].all(), "written before the first channel"
-    assert is_unwritten[..., end:].all(), "written behind the last channel"
-    assert is_unwritten[gpu.sequences :].all(), "written behind the last row"
-    return result[: gpu.sequences, ..., margin:end].transpose(0, 3, 1, 2).astype(np.float64)
+
+    def written(tensor: Any) -> Array:
+        result = memory[tensor]
+        end = margin + tensor.shape.channels
+        is_unwritten = result == _UNWRITTEN if result.dtype == np.int8 else np.isnan(result)
+        assert is_unwritten[..., :margin].all(), "written before the first channel"
+        assert is_unwritten[..., end:].all(), "written behind the last channel"
+        assert is_unwritten[gpu.sequences :].all(), "written behind the last row"
+        return result[: gpu.sequences, ..., margin:end].transpose(0, 3, 1, 2).astype(np.float64)
+
+    for each in kept or ():
+        kept[each] = written(each)
+    return written(op.out)

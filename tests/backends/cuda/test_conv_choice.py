@@ -211,11 +211,11 @@ def test_the_algorithm_that_is_forced_comes_before_the_pool() -> None:
 def test_long_sums_are_computed_by_the_fastest_kernel_unless_there_are_few() -> None:
     card = replace(HOPPER, precision="float16", batch=64)
     assert conv.choose(card, pooled(LAYERS["wide"])).unfused
-    assert conv.choose(replace(card, batch=1), pooled(LAYERS["wide"])).algorithm.startswith(
-        "implicit_gemm"
-    )
-    short = convolution(32, 64, 3, 104)
-    assert conv.choose(card, pooled(short)).algorithm.startswith("implicit_gemm")
+    few = conv.choose(replace(card, batch=1), pooled(LAYERS["wide"]))
+    short = conv.choose(card, pooled(convolution(32, 64, 3, 104)))
+    for choice in (few, short):
+        assert choice.algorithm.startswith("sm90_splitk")
+        assert not choice.unfused
 
 
 def test_measurements_of_a_convolution_are_not_those_of_one_with_a_pool() -> None:

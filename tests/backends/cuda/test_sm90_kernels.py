@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from engine.backends.cuda.conv import ALGORITHMS, sm90_fused
+from engine.backends.cuda.conv.algorithm import KeepingConv2d
 from engine.backends.cuda.conv.tensor_cores import HOPPER
 from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.ops.target import Target
-from engine.plan.ops import Chain, Conv2d
+from engine.plan.ops import Chain, Conv2d, MaxPool, Tensor
+from engine.plan.shapes import Shape
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run
 from tests.backends.cuda.test_mma_kernels import (
+    TILE,
     TOLERANCES,
     Problem,
     check,
@@ -85,6 +89,62 @@ def test_a_cluster_makes_a_detection_layer() -> None:
     options = {"capability": HOPPER, "floats": frozenset({op.out}), "rows": 9}
     name = "sm90_splitk_64x64x8x1_split2"
     check(ALGORITHMS[name], op, precision="float16", tolerance=2e-6, **options)
+
+
+POOLED = [
+    ("sm90_splitk_64x64x8x1_split1", (24, 8, 10), 72, {}),
+    ("sm90_splitk_128x96x6x1_split3", (136, 9, 7), 88, {"activation": "relu"}),
+    ("sm90_splitk_192x128x4x1_split1", (40, 12, 10), 68, {"has_residual": True}),
+    ("sm90_splitk_64x64x8x1_split2", (136, 9, 8), 33, {"stride": (1, 2)}),
+    ("sm90_direct_tiles_32x2x4_teams1", (16, 15, 23), 33, {}),
+    ("sm90_direct_tiles_64x1x2_teams1", (40, 16, 23), 72, {"has_residual": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "src", "filters", "options"), POOLED)
+def test_the_cells_of_a_pool_meet_in_shared_memory(
+    name: str,
+    src: tuple[int, int, int],
+    filters: int,
+    options: dict[str, Any],
+) -> None:
+    op = convolution(src, filters, is_pooled=True, **{"activation": "leaky", **options})
+    check(ALGORITHMS[name], op, precision="float16", capability=HOPPER, rows=3)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "float32"])
+def test_floats_are_pooled(precision: str) -> None:
+    op = convolution((24, 8, 10), 40, is_pooled=True, activation="leaky")
+    name = "sm90_splitk_64x32x4x3_split2"
+    check(ALGORITHMS[name], op, precision=precision, capability=HOPPER, rows=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "src"),
+    [
+        ("sm90_splitk_64x64x8x1_split1", (136, 8, 10)),
+        ("sm90_splitk_64x64x8x1_split2", (136, 8, 10)),
+        ("sm90_direct_tiles_64x1x2_teams1", (40, 8, 14)),
+    ],
+)
+@pytest.mark.parametrize("present", [1, 3])
+def test_a_map_is_stored_besides_its_pool(
+    name: str, src: tuple[int, int, int], present: int
+) -> None:
+    """The pool has the very values that pooling the stored map gives."""
+    plain = convolution(src, 72, activation="leaky")
+    height, width = src[1] // 2, src[2] // 2
+    pool = MaxPool(Tensor(3, Shape(72, height, width)), plain.out, TILE)
+    op = KeepingConv2d.of(plain, pool)
+    problem, target = Problem(plain, 3), Target(3, "float16", HOPPER, 132)
+    kept: dict[Tensor, Any] = {plain.out: None}
+    options = {"margin": 8, "present": present}
+    got = run(ALGORITHMS[name], target, op, problem.constants, problem.inputs, kept=kept, **options)
+    expected = problem.expected()[:present]
+    error = np.abs(kept[plain.out] - expected).max() / np.abs(expected).max()
+    assert error < TOLERANCES["float16"]
+    cells = kept[plain.out].reshape(present, 72, height, 2, width, 2)
+    np.testing.assert_array_equal(got, cells.max(axis=(3, 5)))
 
 
 TURNS = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends.cuda import conv
+from engine.backends.cuda.conv.algorithm import KeepingConv2d
 from engine.backends.cuda.conv.sm90_base import Sm90Algorithm
 from engine.backends.cuda.device import CudaDevice
 from engine.plan import ops
 from engine.plan.build import Plan
 from engine.plan.ops import Constant, Tensor
+from engine.plan.shapes import Shape, Window
 from tests.backends.cuda.cards import open_hopper
 from tests.backends.cuda.tiles_on_card import (
     PLANS,
@@ -30,6 +33,7 @@ Array = NDArray[Any]
 
 pytestmark = pytest.mark.cuda
 
+TILE = Window((2, 2), (2, 2))
 TOLERANCE = {"float16": 4e-3, "tf32": 4e-3, "float32": 2e-5}
 
 
@@ -51,6 +55,35 @@ def test_every_tile_agrees_with_the_matrix_product(
     ]
     assert tiled
     check_against_the_matrix_product(card, name, precision, tiled, TOLERANCE[precision])
+
+
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize(("channels", "side", "size"), [(64, 104, 3), (256, 26, 3), (256, 26, 1)])
+def test_a_map_is_stored_besides_its_pool(
+    card: CudaDevice, channels: int, side: int, size: int, precision: str
+) -> None:
+    plan = plan_of(channels, side, channels, size)
+    out = plan.outputs[0]
+    pool = ops.MaxPool(Tensor(1, Shape(channels, side // 2, side // 2)), out, TILE)
+    plan = replace(plan, ops=(*plan.ops, pool), layers=(pool.out,), outputs=(out, pool.out))
+    (op,) = card._fused(plan, 1, precision).plan.ops
+    assert isinstance(op, KeepingConv2d)
+    names = card.algorithms(plan, op, precision=precision)
+    fused = [name for name in names if not conv.Choice.parse(name).unfused]
+    assert len(fused) > 2
+    images = np.random.default_rng(1).standard_normal((1, *plan.source.shape.sides), np.float32)
+
+    def run_by(name: str) -> tuple[Array, Array]:
+        with closing(card.compile(plan, precision=precision, algorithm=name, tune=False)) as made:
+            whole, pooled = made.forward(images)
+            return whole, pooled
+
+    expected, _ = run_by("im2col_gemm")
+    for name in fused:
+        whole, pooled = run_by(name)
+        assert_near(whole, expected, TOLERANCE[precision], name)
+        cells = whole.reshape(channels, side // 2, 2, side // 2, 2)
+        np.testing.assert_array_equal(pooled[0], cells.max(axis=(2, 4)), err_msg=name)
 
 
 FIRST = {

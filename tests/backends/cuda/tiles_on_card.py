@@ -16,7 +16,7 @@ from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.driver import tiles
 from engine.plan.build import Plan
 from engine.plan.ops import Constant, Conv2d, Tensor
-from engine.plan.shapes import Shape
+from engine.plan.shapes import Shape, Window
 from tests.tails import conv2d
 
 Array = NDArray[Any]
@@ -32,6 +32,7 @@ def plan_of(
     last: str = "linear",
     stride: int = 1,
     classes: int | None = None,
+    is_pooled: bool = False,
 ) -> Plan:
     random = np.random.default_rng(0)
     out_side = (side - 1) // stride + 1
@@ -51,6 +52,7 @@ def plan_of(
         activation="leaky" if classes is None else "linear",
         residual=src if has_residual else None,
         last_activation=last,
+        pool=Window((2, 2), (2, 2)) if is_pooled else None,
         yolo=classes and {"anchors": 3, "classes": classes, "scale_x_y": 1.05},
     )
     return Plan(src, (conv,), (conv.out,), (conv.out,), constants=constants)
@@ -82,6 +84,9 @@ PLANS = {
     "tiles that go round once, two apart": (plan_of(64, 103, 512, 3, stride=2), 4),
     "small map": (plan_of(256, 13, 256, 3), 1),
     "detection layer": (plan_of(256, 13, 255, 1, classes=80), 2),
+    "pool": (plan_of(16, 208, 32, 3, is_pooled=True), 1),
+    "pool of a small map": (plan_of(256, 26, 256, 3, is_pooled=True), 2),
+    "pool that leaves out a line": (plan_of(64, 53, 90, 3, is_pooled=True), 3),
 }
 
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from engine.backends.cuda.conv import kernel_args, unfused
-from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
+from engine.backends.cuda.conv.algorithm import Algorithm, KeepingConv2d, ScaledConv2d
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan import ops
 
@@ -55,6 +55,7 @@ def signature(target: Target, op: ops.Conv2d) -> str:
     kinds = f"{op.activation},{op.last_activation}"
     kinds += ",pool" if op.pool else ",yolo" if op.yolo else ",upsample" if op.upsample else ""
     kinds += ",scaled" if isinstance(op, ScaledConv2d) else ""
+    kinds += ",kept" if isinstance(op, KeepingConv2d) else ""
     rows = target.rows(op.out)
     return f"{target.precision} {rows} {source} {weight} {window} {extras} {kinds}"
 

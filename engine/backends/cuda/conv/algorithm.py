@@ -30,8 +30,31 @@ class ScaledConv2d(ops.Conv2d):
     @property
     def after_multiply(self) -> ops.Conv2d:
         """The convolution of the product."""
-        same = {each.name: getattr(self, each.name) for each in fields(ops.Conv2d)}
-        return ops.Conv2d(**{**same, "src": self.multiply.out})
+        return _plain(self, src=self.multiply.out)
+
+
+@dataclass(frozen=True)
+class KeepingConv2d(ops.Conv2d):
+    """Conv2d with a pool, of which other ops read the map `kept`; lower/fusion.py makes it.
+
+    It writes the map as well, though `kept` is among the tensors that it reads.
+    """
+
+    kept: ops.Tensor = field(kw_only=True)
+
+    @classmethod
+    def of(cls, op: ops.Conv2d, pool: ops.MaxPool) -> KeepingConv2d:
+        return cls(**vars(op.then(pool)), kept=pool.src)
+
+    @property
+    def fused(self) -> ops.Conv2d:
+        """The convolution with its pool, which need not write the map."""
+        return _plain(self)
+
+
+def _plain(op: ops.Conv2d, **changes: ops.Tensor) -> ops.Conv2d:
+    same = {each.name: getattr(op, each.name) for each in fields(ops.Conv2d)}
+    return ops.Conv2d(**{**same, **changes})
 
 
 class Algorithm(ABC):
@@ -42,6 +65,7 @@ class Algorithm(ABC):
 
     # Ops that the kernel can fuse.
     pool = False  # a 2 x 2 max pool of stride 2
+    keep = False  # such a pool, while the map is stored as well: KeepingConv2d
     yolo = False  # the output of a [yolo] layer
     upsample = False
     scale = False  # the multiplication by a factor per channel: ScaledConv2d
@@ -78,6 +102,7 @@ class Algorithm(ABC):
             and (self.yolo or op.yolo is None)
             and (self.upsample or op.upsample is None)
             and (op.pool is None or (self.pool and op.pools_quads))
+            and (self.keep or not isinstance(op, KeepingConv2d))
             and (self.int8 or op.src not in target.scales)
             and (self.reads_float or op.src not in target.floats)
             and (self.writes_float or op.out not in target.floats)

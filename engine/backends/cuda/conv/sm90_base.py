@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.backends.cuda.conv import kernel_args, tensor_cores
-from engine.backends.cuda.conv.algorithm import Algorithm
+from engine.backends.cuda.conv.algorithm import Algorithm, KeepingConv2d
 from engine.backends.cuda.conv.kernel_args import Divisor, KernelArgs, struct
 from engine.backends.cuda.conv.tensor_cores import (
     EIGHT,
@@ -30,6 +30,7 @@ from engine.backends.cuda.driver.tiles import MODES, Tile
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
+from engine.plan.shapes import Shape
 
 MOST_SHARED = most_shared_bytes(HOPPER)
 SM_SHARED = 228 << 10  # bytes of an SM
@@ -68,6 +69,8 @@ class Sm90Tile(Tile):
     is_whole: Annotated[bool, "WHOLE"]
     has_residual: Annotated[bool, "RESIDUAL"] = True  # told by tiles of integers only
     yolo: Annotated[int, "YOLO"] = 0  # kernel_args.yolo_mode
+    pool_area: Annotated[int, "CELLS"] = 1
+    is_kept: Annotated[bool, "KEPT"] = False  # whether what is pooled is stored as well
     kernel: str = ""
     are_taps_inside: ClassVar[bool] = False  # whether k runs over taps within a slice of channels
 
@@ -127,12 +130,25 @@ def can_run(target: Target, op: ops.Conv2d) -> bool:
         return False
     if op.src in target.misaligned or op.src.shape.channels * target.bytes_of(op.src) % 16:
         return False
-    if {op.src, op.out} & target.scales.keys() and not epilogue_params(target, op)["is_whole"]:
+    has_bytes = {op.src, op.out} & target.scales.keys()
+    if (has_bytes or kept_by(op)) and not epilogue_params(target, op)["is_whole"]:
+        return False
+    if has_bytes and kept_by(op):
         return False
     reach = [(k - 1) * d for k, d in zip(op.kernel, op.dilation, strict=True)]
     return (
         max(op.kernel) <= 16 and max(reach) < 128 and max(op.stride) <= 8 and max(op.padding) < 128
     )
+
+
+def kept_by(op: ops.Conv2d) -> ops.Tensor | None:
+    """Return the map that a convolution stores besides its pool."""
+    return op.kept if isinstance(op, KeepingConv2d) else None
+
+
+def finished(op: ops.Conv2d) -> Shape:
+    """Return the map whose pixels an epilogue finishes: after a pool, before an upsampling."""
+    return op.grid if op.pool is None else op.out.shape
 
 
 def fills(columns: int, filters: int) -> bool:
@@ -150,7 +166,7 @@ def depth(target: Target, op: ops.Conv2d) -> int:
 def epilogue_params(target: Target, op: ops.Conv2d) -> dict[str, Any]:
     """Return the fields of a tile that its epilogue depends on."""
     yolo = kernel_args.yolo_mode(op)
-    is_aligned = not {op.out, op.residual} & target.misaligned
+    is_aligned = not {op.out, op.residual, kept_by(op)} & target.misaligned
     is_int8 = target.precision == "int8"
     together = SIXTEEN if is_int8 or op.out in target.scales else EIGHT  # filters
     filters = whole_eights(op.out.shape.channels) if yolo else op.out.shape.channels
@@ -161,6 +177,8 @@ def epilogue_params(target: Target, op: ops.Conv2d) -> dict[str, Any]:
         "is_whole": is_aligned and filters % together == 0,
         "has_residual": not is_int8 or op.residual is not None,
         "yolo": yolo,
+        "pool_area": kernel_args.pool_area(op),
+        "is_kept": kept_by(op) is not None,
     }
 
 
@@ -240,7 +258,8 @@ def arguments(
     gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile, *, blocks: int, split: int = 1, inbox: int = 0
 ) -> KernelArgs:
     """Return the arguments for a grid of `blocks`, each of which prefetches some next weights."""
-    grid, tiles_n = op.grid, tile.across(op)
+    grid, tiles_n, kept = finished(op), tile.across(op), kept_by(op)
+    step = 1 if op.pool is None else 2
     slices_of_tap = -(-op.src.shape.channels // tile.depth)
     written, residual_bytes = [op.out], 0
     if residual := op.residual:
@@ -250,6 +269,10 @@ def arguments(
     next_weights, next_bytes = gpu.next_weights
     return Args.of(
         kernel_args.known(gpu, op),
+        kept=gpu[kept] if kept else 0,
+        kept_pitch=gpu.pitch(kept) if kept else 0,
+        stride_y=op.stride[0] * step,
+        stride_x=op.stride[1] * step,
         next=next_weights,
         next_bytes=next_bytes,
         next_share=-(-next_bytes // (blocks * _LINE_BYTES)) * _LINE_BYTES,

@@ -62,7 +62,7 @@ class DirectTile(Sm90Tile):
 @dataclass(frozen=True)
 class DirectTiles(Sm90Algorithm):
     family = "sm90_direct_tiles"
-    int8 = True
+    pool = keep = int8 = True
 
     columns: int
     stages: int  # of a team
@@ -91,6 +91,8 @@ class DirectTiles(Sm90Algorithm):
             return False
         if op.dilation != (1, 1) or op.stride != (1, 1) or max(op.kernel) > _MOST_TAPS:
             return False
+        if op.pool is not None and {op.src, op.out} & target.scales.keys():
+            return False
         if op.is_pointwise and target.bytes_of(op.out) > target.bytes_of(op.src):
             return False  # a detection layer, which other algorithms fuse
         filters = op.out.shape.channels
@@ -101,9 +103,9 @@ class DirectTiles(Sm90Algorithm):
         if tile.blocks * block_bytes > sm90_base.SM_SHARED:
             return False
         squares = _squares(target, op)
-        if target.rows(op.out) * op.out.shape.area < _LEAST_USED * tile.rows * squares:
+        if target.rows(op.out) * op.grid.area < _LEAST_USED * tile.rows * squares:
             return False
-        return squares * tile.across(op) >= tile.teams * self._resident(target)
+        return tile.teams == 1 or squares * tile.across(op) >= tile.teams * self._resident(target)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
@@ -112,7 +114,8 @@ class DirectTiles(Sm90Algorithm):
         boxes = launch.boxes_map(
             sm90_base.source(gpu, op, tile), height=height, width=width, channels=tile.depth
         )
-        blocks = self._resident(gpu.target) // across * across
+        most = _squares(gpu.target, op) * across
+        blocks = min(self._resident(gpu.target) // across * across, most)
         arguments = sm90_base.arguments(gpu, op, tile, blocks=blocks)
         launch_tile(gpu, tile, blocks, boxes, arguments)
 
@@ -133,8 +136,8 @@ class DirectTiles(Sm90Algorithm):
 
 
 def _squares(target: Target, op: ops.Conv2d) -> int:
-    out = op.out.shape
-    return target.rows(op.out) * -(-out.height // _SIDE) * -(-out.width // _SIDE)
+    return target.rows(op.out) * -(-op.grid.height // _SIDE) * -(-op.grid.width // _SIDE)
 
 
-ALGORITHMS = (DirectTiles(32, 2, 3, 2), DirectTiles(64, 2, 3, 2), DirectTiles(64, 2, 4, 1))
+_SHAPES = ((32, 2, 3, 2), (64, 2, 3, 2), (64, 2, 4, 1), (32, 2, 1, 4), (64, 1, 1, 2))
+ALGORITHMS = tuple(DirectTiles(*shape) for shape in _SHAPES)

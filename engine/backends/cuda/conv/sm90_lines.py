@@ -66,7 +66,7 @@ class LinesTile(SplitKTile):
 @dataclass(frozen=True)
 class Lines(SplitK):
     family = "sm90_lines"
-    upsample = int8 = False
+    pool = keep = upsample = int8 = False
     least_slice = 150
 
     @property

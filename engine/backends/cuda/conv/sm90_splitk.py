@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from engine.backends.cuda.conv import sm90_base, tensor_cores
+from engine.backends.cuda.conv import kernel_args, sm90_base, tensor_cores
 from engine.backends.cuda.conv.sm90_base import (
     ALIGNMENT,
     BARRIERS,
@@ -62,6 +62,7 @@ _COSTS = {
 _POSTED = 16  # bytes per cycle from one SM to others
 _CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 8: 15}  # that an H200 holds, by size
 _MOST_BLOCKS = 1024  # more fill the device without a split
+_MOST_STRIDE = 8  # of a tensor map
 _LEAST_STEPS = 4  # slices for each block of a split
 
 _EIGHT, _SIXTEEN = 8, 16  # columns and rows of sums that are sent together
@@ -134,7 +135,7 @@ class SplitK(Sm90Algorithm):
     """One tile shape, with the sum over k shared by a cluster of `split` blocks."""
 
     family = "sm90_splitk"
-    yolo = upsample = int8 = True
+    pool = keep = yolo = upsample = int8 = True
     priority = 9
     least_slice = 300  # cycles
 
@@ -177,6 +178,11 @@ class SplitK(Sm90Algorithm):
             self.columns, filters
         ):
             return False
+        if op.pool is not None:
+            if op.upsample is not None or 2 * max(op.stride) > _MOST_STRIDE:
+                return False
+            if tile.inbox_bytes(1) > tile.ring_bytes:
+                return False
         if self.split == 1:
             return True
         if tile.outbox_bytes(self.split) > tile.ring_bytes:
@@ -187,7 +193,7 @@ class SplitK(Sm90Algorithm):
         return blocks <= _MOST_BLOCKS and _steps(target, op) >= _LEAST_STEPS * self.split
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        if self.split == 1:
+        if self.split == 1 and op.pool is None:
             return super().prepare(target, op, constants)
         own = tensor_cores.constants_of(target, op, constants)  # filters stay in order
         return sm90_base.prepare(self.tile(target, op), op, own)
@@ -204,11 +210,15 @@ class SplitK(Sm90Algorithm):
         """Return the arguments that tell how the input is loaded."""
         tile = self.tile(gpu.target, op)
         source = sm90_base.source(gpu, op, tile)
-        return (launch.windows_map(source, pixels=tile.rows, channels=tile.depth),)
+        if op.pool is not None:  # a quarter of the windows for each cell of the pool
+            source = _every_other(source, op)
+        pixels = tile.rows // tile.pool_area
+        return (launch.windows_map(source, pixels=pixels, channels=tile.depth),)
 
     def down(self, run: Gpu | Target, op: ops.Conv2d) -> int:
         """Return the tiles for all pixels, of this run or of the largest."""
-        return -(-run.rows(op.out) * op.grid.area // self.rows)
+        pixels = run.rows(op.out) * sm90_base.finished(op).area * kernel_args.pool_area(op)
+        return -(-pixels // self.rows)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Rank the tiles by a model that was fitted to timings on an H200."""
@@ -231,6 +241,14 @@ class SplitK(Sm90Algorithm):
 
     def rule_of_thumb(self, target: Target, op: ops.Conv2d) -> float | None:
         return self.estimate(target, op)
+
+
+def _every_other(windows: launch.Windows, op: ops.Conv2d) -> launch.Windows:
+    """Return the windows of the first cells of a pool; a last line outside of it is left out."""
+    (top, left, bottom, right), (stride_y, stride_x) = windows.padding, windows.stride
+    bottom -= stride_y * (op.grid.height - 2 * op.out.shape.height)
+    right -= stride_x * (op.grid.width - 2 * op.out.shape.width)
+    return replace(windows, stride=(2 * stride_y, 2 * stride_x), padding=(top, left, bottom, right))
 
 
 def _steps(target: Target, op: ops.Conv2d) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.backends.cuda.conv import kernel_args
-from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
+from engine.backends.cuda.conv.algorithm import Algorithm, KeepingConv2d, ScaledConv2d
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.elementwise import multiply
 from engine.backends.cuda.ops.gpu import RUNNERS, Arrays, Gpu, Target
@@ -54,7 +54,8 @@ class Unfused(Algorithm):
         target, part = alone(gpu.target, op)
         _, rest = _split(op)
         between, after = _between(op), gpu.workspace + _bytes_between(gpu.target, op)
-        inner = gpu.for_part(part, op, between, gpu.workspace, target=target, workspace=after)
+        place = None if isinstance(op, KeepingConv2d) else gpu.workspace
+        inner = gpu.for_part(part, op, between, place, target=target, workspace=after)
         if isinstance(op, ScaledConv2d):
             multiply(inner, op.multiply)
         self.inner.enqueue(inner, part)
@@ -91,7 +92,7 @@ def alone(target: Target, op: ops.Conv2d) -> tuple[Target, ops.Conv2d]:
 
 
 def _between(op: ops.Conv2d) -> ops.Tensor:
-    """Return the tensor that lies in the workspace."""
+    """Return the tensor between both kernels, which lies in the workspace unless it is kept."""
     part, rest = _split(op)
     return part.out if rest else part.src
 
@@ -100,7 +101,7 @@ def _split(op: ops.Conv2d) -> tuple[ops.Conv2d, tuple[ops.TailOp, ...]]:
     """Return the convolution alone and what follows it: nothing where a product precedes it."""
     if isinstance(op, ScaledConv2d):
         return op.after_multiply, ()
-    return split_tail(op, _can_finish)
+    return split_tail(op.fused if isinstance(op, KeepingConv2d) else op, _can_finish)
 
 
 def _can_finish(op: ops.Conv2d) -> bool:
@@ -108,6 +109,8 @@ def _can_finish(op: ops.Conv2d) -> bool:
 
 
 def _bytes_between(target: Target, op: ops.Conv2d) -> int:
+    if isinstance(op, KeepingConv2d):
+        return 0
     target, _ = alone(target, op)
     between = _between(op)
     size = target.rows(between) * between.shape.size * target.bytes_of(between)

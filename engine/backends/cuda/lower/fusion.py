@@ -13,14 +13,15 @@ from itertools import pairwise
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import sm90_fused
-from engine.backends.cuda.conv.algorithm import ScaledConv2d
+from engine.backends.cuda.conv.algorithm import KeepingConv2d, ScaledConv2d
 from engine.backends.cuda.conv.tensor_cores import EIGHT
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.squeeze_excite import scales
 from engine.backends.cuda.ops.target import Target
+from engine.passes.fuse_pool import can_take
 from engine.passes.usage import Intermediates, join_neighbours
 from engine.plan.build import Plan
-from engine.plan.ops import Add, Chain, Conv2d, Convert, Multiply, Op
+from engine.plan.ops import Add, Chain, Conv2d, Convert, MaxPool, Multiply, Op, Tensor
 
 
 def fold_factors(lowered: Lowered) -> Lowered:
@@ -58,7 +59,32 @@ def _fits(multiply: Multiply, op: Conv2d) -> bool:
 def _can_run(target: Target, op: ScaledConv2d) -> bool:
     if len({target.bytes_of(each) for each in (op.src, op.factor)}) > 1:
         return False
+    return _is_fusible(target, op)
+
+
+def _is_fusible(target: Target, op: Conv2d) -> bool:
     return any(not choice.unfused for choice in conv.candidates(target, op))
+
+
+def fold_pools(lowered: Lowered) -> Lowered:
+    """Conv2d, MaxPool -> Conv2d that pools its map and stores it, too, as others read it."""
+    plan, target = lowered.plan, lowered.target
+    made: dict[Tensor, Op] = {}  # by the tensor that it writes or keeps
+    for op in plan.ops:
+        before = made.get(op.src) if isinstance(op, MaxPool) else None
+        if isinstance(op, MaxPool) and type(before) is Conv2d and _halves(before, op):
+            keeping = KeepingConv2d.of(before, op)
+            if _is_fusible(target, keeping):
+                made[op.src] = keeping
+                continue
+        made[op.out] = op
+    return replace(lowered, plan=replace(plan, ops=tuple(made.values())))
+
+
+def _halves(op: Conv2d, pool: MaxPool) -> bool:
+    """Whether the windows of a pool cover the map of a convolution, once each."""
+    src, out = pool.src.shape, pool.out.shape
+    return can_take(op, pool) and 2 * out.height == src.height and 2 * out.width == src.width
 
 
 def fold_rounding(lowered: Lowered) -> Lowered:
@@ -71,8 +97,7 @@ def fold_rounding(lowered: Lowered) -> Lowered:
         if op.out not in target.scales or before.residual is not None:
             return None
         made = before.writing(op.out)
-        able = conv.candidates(target, made)
-        return made if any(not choice.unfused for choice in able) else None
+        return made if _is_fusible(target, made) else None
 
     return replace(lowered, plan=join_neighbours(plan, join))
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import sm90_fused
+from engine.backends.cuda.conv.algorithm import KeepingConv2d
 from engine.backends.cuda.lower.fusion import (
     fold_conversions,
     fold_factors,
+    fold_pools,
     fold_rounding,
     fuse_chains,
     split_chains,
@@ -84,7 +86,7 @@ def assign_streams(lowered: Lowered) -> Lowered:
 
 def can_move(step: Step, target: Target) -> bool:
     """Whether the step uses nothing that a program has once, such as the workspace or cuBLAS."""
-    if step.workspace(target):
+    if step.workspace(target) or isinstance(step.op, KeepingConv2d):  # whose map others read
         return False
     return not isinstance(step.op, Conv2d) or step.tile(target) is not None
 
@@ -97,6 +99,7 @@ FUSION: tuple[Pass, ...] = (
     fold_factors,
     fold_rounding,
     fold_conversions,
+    fold_pools,
     fuse_chains,
 )
 PLACEMENT: tuple[Pass, ...] = (

@@ -113,12 +113,19 @@ class Gpu:
             return self
         return replace(self, target=target, kernels=self.kernels.storing(target.precision))
 
-    def for_part(self, part: Op, op: Op, between: Tensor, pointer: int, **changes: Any) -> Gpu:
-        """Return what runs a part of an op, with the op's arrays; `between` lies at a pointer."""
+    def for_part(
+        self, part: Op, op: Op, between: Tensor, pointer: int | None, **changes: Any
+    ) -> Gpu:
+        """Return what runs a part of an op, with the op's arrays.
+
+        `between` lies at a pointer, unless it has a place of its own.
+        """
         own = ((name, at) for (item, name), at in self.arrays.items() if item == op)
         return replace(
             self,
-            places={**self.places, between: Place(pointer, between.shape.channels)},
+            places=self.places
+            if pointer is None
+            else {**self.places, between: Place(pointer, between.shape.channels)},
             arrays={(part, name): at for name, at in own},
             **changes,
         )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from engine.backends.cuda.conv.algorithm import KeepingConv2d
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.lower.lowered import Lowered, Step
 from engine.backends.cuda.lower.weights import Weights
@@ -112,7 +113,9 @@ class StepRunner:
             for step in self.steps:
                 self.enqueue_step(gpu, step)
                 for op in step.ops:
-                    border.find_largest(gpu, op.out, out)
+                    kept = (op.kept,) if isinstance(op, KeepingConv2d) else ()
+                    for tensor in (op.out, *kept):
+                        border.find_largest(gpu, tensor, out)
                     out += WORD
             for header in filter(None, (memory.found, memory.returned)):
                 gpu.zero(header + FLAG * WORD, WORD)

@@ -7,12 +7,16 @@
 // An mbarrier at the owner counts the bytes. The inbox has its own memory if there is room; otherwise it
 // follows the outbox in place of the pipeline's buffers, and nobody sends before all blocks have read
 // their buffers.
+//
+// A 2 x 2 pool takes the same way, with or without a cluster: the rows of a tile are a quarter for each
+// of the CELLS of its windows, and the sums of a window meet in the inbox.
 #pragma once
 #include "sm90_epilogue.cuh"
 
 #define COLUMN_GROUPS (BN / 8)            // of 8 columns of a tile
 #define ROW_GROUPS (BM / 16)              // of 16 rows, one per warp at a time
-#define ITEMS_IN_FLIGHT 2                 // per thread: two rows, 8 apart, of one column group
+#define SUMS_IN_FLIGHT (CELLS > 2 ? CELLS : 2)  // per thread: two rows, 8 apart, of one column group
+#define ITEMS_IN_FLIGHT (SUMS_IN_FLIGHT / CELLS)
 #define GROUP_PACK (OUT_PACK < 8 ? OUT_PACK : 8)
 #define VECTORS_PER_GROUP (8 / GROUP_PACK)  // of a row of a column group
 // A group of 16 rows by 8 columns: four floats of each lane, as wgmma leaves them, and padding that keeps
@@ -102,6 +106,14 @@ DEVICE void send_outbox(const KernelArgs& p, const Inbox& inbox, int rank, int f
     __syncwarp();
 }
 
+// Stores a vector to a cell of the map that is pooled to pixel m; its sides are even.
+template <int BYTES> DEVICE void store_kept(const KernelArgs& p, int m, int cell, int n, const Bits<BYTES>& vector)
+{
+    const int line = divide(m, p.by_out_w);
+    const int pixel = 2 * (m + line * p.out_w) + cell / 2 * 2 * p.out_w + cell % 2;
+    store_words(p.kept + (size_t)pixel * p.kept_pitch + n, vector.word);
+}
+
 // Adds the partial sums of the columns that this block owns and runs the epilogue. Neighbouring threads
 // take neighbouring column groups. `sums` is the inbox; pixel_of(row) is negative past the end.
 template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, const float* bias,
@@ -109,7 +121,7 @@ template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, co
 {
     const int shift = inbox.count > 1 ? 32 - __clz(inbox.count - 1) : 0;
     const int stride = 128 * CONSUMERS;
-    const int total = BM / 2 << shift;
+    const int total = BM / CELLS / 2 << shift;
     auto group_of = [&](int item) { return item & ((1 << shift) - 1); };
     auto row_of = [&](int item, int low) {
         const int pair = item >> shift;
@@ -138,25 +150,28 @@ template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, co
         }
     };
     issue_residual_loads(threadIdx.x);
-    mbarrier_wait(inbox.full, 0);
-    cluster_arrive();  // this block's outbox has been sent
+    if (p.split > 1) {
+        mbarrier_wait(inbox.full, 0);
+        cluster_arrive();  // this block's outbox has been sent
+    }
 #pragma unroll 1
     for (int first = threadIdx.x; first < total; first += ITEMS_IN_FLIGHT * stride) {
         if (first >= ITEMS_IN_FLIGHT * stride) issue_residual_loads(first);
-        Sum x[ITEMS_IN_FLIGHT][2][8];
-        const float* start[ITEMS_IN_FLIGHT];
-        const unsigned char* from[ITEMS_IN_FLIGHT];
-        UNROLL(i, ITEMS_IN_FLIGHT) {
-            const int item = min(first + i * stride, total - 1);
+        Sum x[SUMS_IN_FLIGHT][2][8];
+        const float* start[SUMS_IN_FLIGHT];
+        const unsigned char* from[SUMS_IN_FLIGHT];
+        UNROLL(i, SUMS_IN_FLIGHT) {
+            const int item = min(first + i / CELLS * stride, total - 1);
             const int group = min(group_of(item), inbox.count - 1);
             start[i] = bias + (inbox.first + group) * 8 * COLUMN_FLOATS;
             UNROLL(c, 8) x[i][0][c] = x[i][1][c] = MODE == 4 ? 0 : start[i][c];
             const int pair = item >> shift;
-            from[i] = sums + (pair / 8 * inbox.count + group) * GROUP_BYTES + pair % 8 * 64;
+            const int rows = i % CELLS * (ROW_GROUPS / CELLS) + pair / 8;
+            from[i] = sums + (rows * inbox.count + group) * GROUP_BYTES + pair % 8 * 64;
         }
 #pragma unroll 1
         for (int r = 0; r < p.split; ++r) {
-            UNROLL(i, ITEMS_IN_FLIGHT) {
+            UNROLL(i, SUMS_IN_FLIGHT) {
                 UNROLL(c, 4) {
                     const FourSums part = reinterpret_cast<const FourSums*>(from[i])[c];
                     x[i][0][c * 2] += part.v[0], x[i][0][c * 2 + 1] += part.v[1];
@@ -169,12 +184,20 @@ template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, co
             const int item = first + i / 2 * stride;
             const int low = i % 2;
             if (!exists(item, low)) continue;
-            float y[8];
-            UNROLL(c, 8) y[c] = x[i / 2][low][c];
-            if (MODE == 4) scale_sums(y, start[i / 2]);
-            activate_all(KIND, y);
             const int m = pixel_of(row_of(item, low));
             const int n = n_of(item);
+            float y[8];
+            UNROLL(cell, CELLS) {
+                float z[8];
+                UNROLL(c, 8) z[c] = x[i / 2 * CELLS + cell][low][c];
+                if constexpr (KEPT) {
+                    activate_all(KIND, z);
+                    store_kept(p, m, cell, n, pack_vector(z));
+                }
+                UNROLL(c, 8) y[c] = cell ? fmaxf(y[c], z[c]) : z[c];
+            }
+            if (MODE == 4) scale_sums(y, start[i / 2 * CELLS]);
+            if (!KEPT) activate_all(KIND, y);
             if constexpr (WHOLE) {
                 UNROLL(l, VECTORS_PER_GROUP) {
                     float z[GROUP_PACK];

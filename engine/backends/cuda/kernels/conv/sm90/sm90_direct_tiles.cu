@@ -19,13 +19,40 @@
 #define TAP_BYTES B_BYTES
 #include "sm90_patches.cuh"
 
-// The index of a tile's pixel, or -1 outside the map.
-DEVICE int pixel_of(const KernelArgs& p, const TileOrigin& origin, int row)
+// The index of a tile's pixel, or -1 outside the map. With a SIDE of 2 the index of the pixel of the pool
+// whose first cell it is, or -1 for another cell.
+template <int SIDE> DEVICE int pixel_of(const KernelArgs& p, const TileOrigin& origin, int row)
 {
     const int x = origin.x + row % WIDE;
     const int y = origin.y + row / WIDE;
-    return x < p.out_w && y < p.out_h ? (origin.row * p.out_h + y) * p.out_w + x : -1;
+    const int width = p.out_w * POOL_SIDE / SIDE;
+    const int height = p.out_h * POOL_SIDE / SIDE;
+    const bool exists = x % SIDE == 0 && x / SIDE < width && y / SIDE < height;
+    return exists ? (origin.row * height + y / SIDE) * width + x / SIDE : -1;
 }
+
+#if CELLS > 1
+// Runs the epilogue on a warp's 16 rows, which are two lines: a lane has two pixels, one below the other,
+// and another lane their neighbours to the right or left.
+template <typename MapPixel, typename Pixel> DEVICE void epilogue_of_pool(float (&sum)[BN / 2],
+    const float* bias, const KernelArgs& p, int n0, MapPixel map_pixel, Pixel pixel)
+{
+    add_bias(sum, bias);
+    if (KEPT) {
+        activate_all(KIND, sum);
+        finish_rows<2>(sum, p, n0, p.kept, p.kept_pitch, map_pixel);
+    }
+    UNROLL(j, BN / 8) {
+        UNROLL(i, 2) {
+            const float most = fmaxf(sum[j * 4 + i], sum[j * 4 + 2 + i]);
+            const unsigned other = __shfl_xor_sync(~0u, __float_as_uint(most), 4);
+            sum[j * 4 + i] = fmaxf(most, __uint_as_float(other));
+        }
+    }
+    if (!KEPT) activate_all(KIND, sum);
+    finish_rows<1>(sum, p, n0, static_cast<result*>(p.out), p.out_pitch, pixel);
+}
+#endif
 
 // One slice of channels: adds the products of every tap's rows of the patch with its weights.
 DEVICE void multiply_patch(Sum (&sum)[BN / 2], unsigned patch, unsigned weights)
@@ -77,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
         for (int block = first + team * stride; block < blocks.count; block += TEAMS * stride) {
             const TileOrigin origin = tile_origin(blocks, block);
             if (p.is_residual_far && threadIdx.x % 128 < WIDE * HIGH) {
-                const int m = pixel_of(p, origin, threadIdx.x % 128);
+                const int m = pixel_of<POOL_SIDE>(p, origin, threadIdx.x % 128);
                 if (m >= 0) prefetch_residual_row(p, m, n0, BN);
             }
             Sum sum[BN / 2];
@@ -92,8 +119,13 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
                 wgmma_wait<0>();
                 if (threadIdx.x % 32 == 0) mbarrier_arrive(shared.empty + 8 * stage);
             }
-            epilogue_from_registers(
-                sum, bias, p, n0, [&](int row) { return pixel_of(p, origin, warp * 16 + row); });
+            auto map_pixel = [&](int row) { return pixel_of<1>(p, origin, warp * 16 + row); };
+#if CELLS > 1
+            epilogue_of_pool(sum, bias, p, n0, map_pixel,
+                [&](int row) { return pixel_of<2>(p, origin, warp * 16 + row); });
+#else
+            epilogue_from_registers(sum, bias, p, n0, map_pixel);
+#endif
             __syncwarp();
         }
     }

@@ -23,6 +23,7 @@ struct KernelArgs {
     const float* bias;  // COLUMN_FLOATS for each filter
     const result* residual;
     void* out;
+    result* kept;  // the map that is pooled, if it is stored as well
     unsigned* flag;
     const unsigned char* weight;
     const unsigned char* next;        // weights of a later layer, to prefetch
@@ -31,8 +32,9 @@ struct KernelArgs {
     int out_h, out_w;
     int taps_x;         // width of the kernel
     int slices, steps;  // of BK channels: of a tap; in all
-    int stride_y, stride_x, top, left, dilation_y, dilation_x;
-    int out_pitch, residual_pitch;
+    int stride_y, stride_x;  // from the window of one pixel of the output to the next
+    int top, left, dilation_y, dilation_x;
+    int out_pitch, residual_pitch, kept_pitch;
     int split, tiles_n, is_aligned;
     int inbox;            // its offset from the pipeline's buffers, in bytes
     int is_residual_far;  // the residual is larger than what the L2 holds
@@ -97,8 +99,11 @@ DEVICE void load_weights(unsigned stage, unsigned full, const unsigned char* wei
 DEVICE void load_input(unsigned stage, unsigned full, const TensorMap* map, const KernelArgs& p,
     const Origin& tile, const Slice& slice)
 {
-    tma_load_im2col(stage, map, full, slice.channel, tile.x, tile.y, tile.row, slice.tap_x * p.dilation_x,
-        slice.tap_y * p.dilation_y);
+    UNROLL(cell, CELLS) {
+        tma_load_im2col(stage + cell * (A_BYTES / CELLS), map, full, slice.channel, tile.x, tile.y, tile.row,
+            slice.tap_x * p.dilation_x + cell % 2 * p.stride_x / 2,
+            slice.tap_y * p.dilation_y + cell / 2 * p.stride_y / 2);
+    }
 }
 
 // ---- consumers

@@ -16,6 +16,8 @@
 #define SLOT_BYTES (PATCHES * PATCH_SLOT_BYTES)
 #define SLOTS (TEAMS * STAGES)
 
+#define POOL_SIDE (CELLS > 1 ? 2 : 1)
+
 // The tiles of pixels of all rows, and the first pixel of a tile.
 struct PixelTiles {
     int across, down, count;
@@ -27,8 +29,8 @@ struct TileOrigin {
 
 DEVICE PixelTiles pixel_tiles(const KernelArgs& p)
 {
-    const int across = (p.out_w + WIDE - 1) / WIDE;
-    const int down = (p.out_h + HIGH - 1) / HIGH;
+    const int across = (p.out_w * POOL_SIDE + WIDE - 1) / WIDE;
+    const int down = (p.out_h * POOL_SIDE + HIGH - 1) / HIGH;
     return {across, down, p.pixels / (p.out_h * p.out_w) * down * across};
 }
 

@@ -21,6 +21,7 @@
 //   WHOLE     filters come in eights and begin on 16 bytes; code for the other cases is left out
 //   YOLO      output of a detection layer, see output_type.cuh
 //   REPEATED  upsampling of the result, with WHOLE only
+//   CELLS     4 if a 2 x 2 pool follows, else 1; KEPT: what the pool reads is stored as well, with WHOLE only
 //   MODE 0    half inputs, half products
 //   MODE 1    float inputs, tf32 products; TMA and the host round to nearest
 //   MODE 4    8-bit integers, products and sums of integers; RESIDUAL tells whether there is one
@@ -56,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const int index = divide(blockIdx.x, p.by_split);
     const int rank = blockIdx.x - index * p.split;
     const Tile tile = tile_at(p, index);
-    const int m0 = tile.down * BM;
+    const int m0 = tile.down * (BM / CELLS);
     const int n0 = tile.across * BN;
     const int first = divide(rank * p.steps, p.by_split);
     const int end = divide((rank + 1) * p.steps, p.by_split);
@@ -118,14 +119,14 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         const bool is_first = threadIdx.x % 32 == 0;
         float own[BIASES_PER_THREAD];
         load_biases(own, p, n0, threadIdx.x);
-        prefetch_residual(p, m0, n0, BM, BN, threadIdx.x);
+        prefetch_residual(p, m0, n0, BM / CELLS, BN, threadIdx.x);
         if (threadIdx.x == 0) prefetch_next_weights(p);
         Sum sum[M_BLOCKS][BN / 2];
         clear(sum);
         const int first_row = group * M_BLOCKS * 64 + warp * 16;
 #if MODE != 4
         ResidualVectors residual;
-        if (EARLY_RESIDUALS && p.split == 1) {
+        if (EARLY_RESIDUALS && CELLS == 1 && p.split == 1) {
             mbarrier_wait(full, 0);  // the previous kernel has ended
             issue_residual_loads(residual, p, m0 + first_row, n0, 0);
         }
@@ -159,14 +160,16 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         unsigned char* buffer = memory + (base - shared_address(memory));
         named_barrier(1, 128 * CONSUMERS);  // the ring has been read; its memory takes the sums or the rows
         auto pixel_of = [&](int row) { return m0 + row < p.pixels ? m0 + row : -1; };
-        if (p.split > 1) {
-            if (!inbox.is_apart) cluster_arrive();
+        if (p.split > 1 || CELLS > 1) {
+            if (p.split > 1 && !inbox.is_apart) cluster_arrive();
             write_outbox(sum, p, inbox, rank, first_row / 16, base, buffer);
-            cluster_wait();
-            send_outbox(p, inbox, rank, first_row / 16, base);
+            if (p.split > 1) {
+                cluster_wait();
+                send_outbox(p, inbox, rank, first_row / 16, base);
+            }
             named_barrier(1, 128 * CONSUMERS);  // this block's own share has been written
             reduce_and_finish(inbox, bias, p, n0, buffer + p.inbox, pixel_of);
-            cluster_wait();  // a block must exist until what it sent has arrived
+            if (p.split > 1) cluster_wait();  // a block must exist until what it sent has arrived
             return;
         }
 #if MODE == 4

@@ -14,13 +14,12 @@
 // Epilogue of a warp's 16 rows from registers, because shared memory is busy with the next slices.
 // pixel_of(row) is the pixel of a row; it is negative past the end.
 #if MODE != 4 && OUT_BYTES > 1
-template <typename PixelOf> DEVICE void epilogue_from_registers(
-    float (&sum)[BN / 2], const float* bias, const KernelArgs& p, int n0, PixelOf pixel_of)
+// From the residual on, for the first ROW_HALVES of eight rows. With WHOLE results go to `out`.
+template <int ROW_HALVES, typename PixelOf> DEVICE void finish_rows(const float (&sum)[BN / 2],
+    const KernelArgs& p, int n0, result* out, int out_pitch, PixelOf pixel_of)
 {
     const int lane = threadIdx.x % 32;
     const int first = n0 + quad_column(lane);
-    add_bias(sum, bias);
-    activate_all(KIND, sum);
 #if YOLO
     const int kept = 16 / OUT_PACK;  // vectors whose masks fit into a word
     unsigned bits[(BN / QUAD_COLUMNS + kept - 1) / kept] = {};
@@ -28,11 +27,11 @@ template <typename PixelOf> DEVICE void epilogue_from_registers(
         bits[j / kept] |= yolo_mask_at(first + j * QUAD_COLUMNS, p) << j % kept * OUT_PACK;
     }
 #endif
-    UNROLL(row_half, 2) {
+    UNROLL(row_half, ROW_HALVES) {
         const int m = pixel_of(lane / 4 + row_half * 8);
         const bool is_row = m >= 0;
         const result* residual_from = p.residual + (size_t)m * p.residual_pitch;
-        result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch;
+        result* to = out + (size_t)m * out_pitch;
         ResultVector residual[BN / QUAD_COLUMNS];
         UNROLL(j, BN / QUAD_COLUMNS) {
             const int n = first + j * QUAD_COLUMNS;
@@ -65,5 +64,13 @@ template <typename PixelOf> DEVICE void epilogue_from_registers(
             }
         }
     }
+}
+
+template <typename PixelOf> DEVICE void epilogue_from_registers(
+    float (&sum)[BN / 2], const float* bias, const KernelArgs& p, int n0, PixelOf pixel_of)
+{
+    add_bias(sum, bias);
+    activate_all(KIND, sum);
+    finish_rows<2>(sum, p, n0, static_cast<result*>(p.out), p.out_pitch, pixel_of);
 }
 #endif

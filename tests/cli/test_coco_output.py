@@ -82,12 +82,29 @@ def test_a_test_set_without_annotations_numbers_pictures(detect, folder):
     assert {each["image_id"] for each in results(folder)} == {50}
 
 
-def test_a_file_of_a_data_set_is_found_from_any_folder(detect, folder):
+def test_a_picture_is_not_taken_for_one_of_another_folder(detect, folder):
     annotations(folder)
-    target = folder / "elsewhere"
-    (folder / "val" / "deep").rename(target)
-    assert detect("elsewhere", *COCO, "--images-json", "truth.json").status == 0
-    assert {each["image_id"] for each in results(folder)} == {60}
+    (folder / "val" / "deep").rename(folder / "elsewhere")
+    done = detect("elsewhere", *COCO, "--images-json", "truth.json")
+    assert done.status == 2
+    assert (
+        "elsewhere/000000000009.png: is no picture of --images-json truth.json, which has "
+        "deep/000000000009.png. The folders of both must be the same"
+    ) in done.err
+    assert not (folder / "coco.json").exists()
+
+
+@pytest.mark.parametrize("inside", ["val/deep", "linked"])
+def test_folders_outside_the_name_and_links_identify_a_picture(tiny_detector, folder, inside):
+    annotations(folder)
+    (folder / "linked").symlink_to(folder / "val/deep")
+    truth = ["--images-json", str(folder / "truth.json")]
+    where = folder / inside
+    done = engine_here(
+        "detect", *tiny_detector.options, "000000000009.png", *COCO, *truth, cwd=where
+    )
+    assert done.status == 0
+    assert json.loads((where / "coco.json").read_text()) is not None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from engine.cli._output_files import Existing
@@ -40,31 +40,36 @@ class CocoImages:
 
     source: str
     ids: Mapping[str, ImageId]  # by file_name
-    ids_by_last_name: Mapping[str, ImageId | None]  # None if several files have that name
+    last_names: Mapping[str, str]  # a file_name, by the name without its folders
     _announced: set[int] = field(default_factory=set)  # classes, by one of several outputs
 
     @classmethod
     def read(cls, source: str) -> CocoImages:
         truth = coco_files.read_truth(source, pictures="", needs_objects=False)
-        ids: dict[str, ImageId] = {}
-        last: dict[str, ImageId | None] = {}
-        for entry in truth.entries:
-            path = PurePath(entry.path)
-            ids[path.as_posix()] = entry.image_id
-            last[path.name] = None if path.name in last else entry.image_id
-        return cls(source, ids, last)
+        paths = [PurePath(entry.path) for entry in truth.entries]
+        ids = [entry.image_id for entry in truth.entries]
+        return cls(
+            source,
+            {path.as_posix(): image_id for path, image_id in zip(paths, ids, strict=True)},
+            {path.name: path.as_posix() for path in paths},
+        )
 
     def id_of(self, name: str) -> ImageId:
-        """Return the id of a picture, found by as many folders of its path as the file has."""
-        parts = PurePath(name).parts
-        for start in range(len(parts)):
-            found = self.ids.get("/".join(parts[start:]))
-            if found is not None:
-                return found
-        by_last_name = self.ids_by_last_name.get(PurePath(name).name)
-        if by_last_name is None:
-            raise InputError(f"{shown(name)}: is no picture of --images-json {shown(self.source)}")
-        return by_last_name
+        """Return the id of a picture, found by as many folders of its path as the file has.
+
+        The name alone does not identify it: cameras and days number their pictures alike.
+        """
+        for path in (PurePath(name), Path.cwd() / name, Path(name).resolve()):
+            parts = path.parts
+            for start in range(len(parts)):
+                found = self.ids.get("/".join(parts[start:]))
+                if found is not None:
+                    return found
+        message = f"{shown(name)}: is no picture of --images-json {shown(self.source)}"
+        alike = self.last_names.get(PurePath(name).name)
+        if alike is not None:
+            message += f", which has {shown(alike)}. The folders of both must be the same"
+        raise InputError(message)
 
     def truth_for(self, labels: Sequence[str]) -> GroundTruth:
         return coco_files.read_truth(self.source, labels, needs_objects=False)

@@ -108,9 +108,12 @@ _device = "auto"  # global, because set_gpu() is called before load_network()
 
 
 def set_gpu(number: int) -> None:
-    """Run networks that are loaded from now on on this GPU, or on the CPU if negative."""
+    """Run networks that are loaded later on this GPU, or on the CPU if the number is negative.
+
+    0 is the CPU on a machine without a GPU, as for darknet's builds without CUDA.
+    """
     global _device
-    _device = f"cuda:{number}" if number >= 0 else "cpu"
+    _device = "cpu" if number < 0 else f"cuda:{number}" if number else "auto"
 
 
 def load_network(

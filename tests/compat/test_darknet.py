@@ -58,6 +58,14 @@ def loaded(model):
     darknet.free_network_ptr(network)
 
 
+def test_gpu_0_is_the_cpu_on_a_machine_without_a_gpu(model):
+    darknet.set_gpu(0)
+    network, _, _ = darknet.load_network(*model)
+    with engine.load(model[0], model[2], names=["thing"] * 3) as usual:
+        assert network.detector.device == usual.device
+    darknet.free_network_ptr(network)
+
+
 def image_of(path):
     with Image.open(path) as picture:
         pixels = np.asarray(picture.convert("RGB"))

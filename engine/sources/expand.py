@@ -7,6 +7,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
 
@@ -81,7 +82,7 @@ def _is_folder(name: str) -> bool:
         return False
 
 
-def _expand_folder(name: str, *, recursive: bool) -> Iterator[Media]:
+def _expand_folder(name: str, *, recursive: bool, may_be_empty: bool = False) -> Iterator[Media]:
     errors: list[OSError] = []  # about folders that may not be read
     found = sorted(_pictures_in(name, errors, recursive=recursive))
     others = _warn_about_what_is_left_out(name, recursive=recursive)
@@ -89,7 +90,7 @@ def _expand_folder(name: str, *, recursive: bool) -> Iterator[Media]:
         where = str(error.filename)
         problem = f"{shown(where)}: folder: cannot be read: {error.strerror}"
         yield Media(where, MediaKind.BROKEN, problem)
-    if not found and not errors:
+    if not (found or errors or may_be_empty):
         hint = "" if recursive or others else " Look into its folders with --recursive."
         yield Media(name, MediaKind.BROKEN, f"{shown(name)}: folder: has no pictures.{hint}")
     if found and not recursive:
@@ -102,9 +103,10 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
     """Warn about links, formats that cannot be read, videos and archives; count the last two."""
     other_formats = OtherFormats()
     others: Counter[MediaKind] = Counter()
-    links = 0
+    links: list[str] = []
     for inner, folders, files in os.walk(folder):
-        links += sum(Path(inner, each).is_symlink() for each in folders)
+        paths = (os.path.join(inner, each) for each in folders)  # noqa: PTH118
+        links += filter(os.path.islink, paths)
         for each in files:
             if other_formats.add(each) or is_picture(each) or each.startswith("."):
                 continue
@@ -113,13 +115,15 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
         if not recursive:
             break
     if links and recursive:  # they may lead in circles
-        what = "%s: links to folders are left out: %d. Name them, or a pattern such as %s"
-        _log.warning(what, shown(folder), links, shown(f"'{folder.rstrip('/')}/*/*'"))
+        what = "%s: links to folders are left out: %d. Name them, such as %s"
+        _log.warning(what, shown(folder), len(links), shown(min(links)))
     if others:
         found = ", ".join(
             f"{others[kind]} {name}" for kind, name in _LEFT_OUT.items() if others[kind]
         )
-        warn_about_other_files(folder, found, f"'{folder.rstrip('/')}/*'")
+        warn_about_other_files(
+            folder, found, f"'{folder.rstrip('/')}/{'**' if recursive else '*'}'"
+        )
     other_formats.warn(folder)
     return others.total()
 
@@ -153,24 +157,52 @@ def _pictures_in(folder: str, errors: list[OSError], *, recursive: bool) -> Iter
 
 
 def _expand_pattern(name: str, *, recursive: bool) -> Iterator[Media]:
-    """Yield the files that match, or what is in the folders if only folders match."""
+    """Yield the files that match, and what is in the folders if only folders match or `recursive`.
+
+    `**` goes into folders itself.
+    """
+    pattern = name.replace(os.sep, "/")
     try:
-        matches = set(_matches(name.replace(os.sep, "/")))
+        matches = set(_matches(pattern))
     except ValueError:  # a NUL byte
         matches = set()
-    found = sorted(path for path in matches if not Path(path).is_dir())
-    if matches and not found:
-        for folder in _outermost(matches) if recursive else sorted(matches):
-            yield from _expand_folder(folder, recursive=recursive)
-        return
-    if not found:
+    folders = {path for path in matches if Path(path).is_dir()}
+    found = sorted(matches - folders)
+    if not matches:
         problem = f"{shown(name)}: pattern: no file matches"
         if "[" in name:
             problem += ". A [ that is a part of a name is written [[]"
         yield Media(name, MediaKind.BROKEN, problem)
-    root = _fixed_folder(name.replace(os.sep, "/"))
+        return
+    root = _fixed_folder(pattern)
     for path in found:
         yield media_of(path, root=root)
+    if found and ("**" in pattern or not recursive):
+        if "**" not in pattern:
+            _warn_about_folders(name, folders)
+        return
+    for folder in _outermost(folders) if recursive else sorted(folders):
+        if not found:
+            yield from _expand_folder(folder, recursive=recursive)
+        elif _is_below(folder, root):
+            for media in _expand_folder(folder, recursive=recursive, may_be_empty=True):
+                yield replace(media, root=root)
+
+
+def _warn_about_folders(pattern: str, folders: Iterable[str]) -> None:
+    """Warn about the pictures in folders that a pattern matches next to files."""
+    left_out = sum(1 for each in folders for _ in _pictures_in(each, [], recursive=False))
+    if left_out:
+        _log.warning(
+            "%s: folders that match are left out, pictures in them: %d. Add --recursive",
+            *(shown(pattern), left_out),
+        )
+
+
+def _is_below(folder: str, root: str) -> bool:
+    """Whether a folder is not a link to one that holds it, which would be read once more."""
+    real, of_root = Path(folder).resolve(), Path(root).resolve()
+    return real != of_root and real not in of_root.parents
 
 
 def _outermost(folders: Iterable[str]) -> list[str]:

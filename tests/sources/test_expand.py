@@ -71,6 +71,23 @@ def test_two_stars_go_round_no_circle_of_links(tree):
     assert found("**") == ["a.PNG", "b.jpg", "clip.mp4", "deep/c.webp", "deep/er/d.bmp", "note.md"]
 
 
+def test_a_pattern_that_folders_match_as_well_goes_into_them_if_recursive(tree, caplog):
+    (tree / "deep" / "round").symlink_to(tree)
+    (tree / "linked").symlink_to(tree / "deep" / "er")
+    assert found("*") == ["a.PNG", "b.jpg", "clip.mp4", "note.md"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "*: folders that match are left out, pictures in them: 2. Add --recursive"
+    ]
+    places = list(expand(["*"], recursive=True))
+    inner = ["deep/c.webp", "deep/er/d.bmp", "linked/d.bmp"]
+    assert [place.name for place in places] == ["a.PNG", "b.jpg", "clip.mp4", "note.md", *inner]
+    assert {place.root for place in places} == {"."}
+    assert found("deep/*", recursive=True) == ["deep/c.webp", "deep/er/d.bmp"]
+    caplog.clear()
+    assert len(found("**", recursive=True)) == len(found("**")) == 6
+    assert not caplog.records
+
+
 def test_links_to_folders_are_counted_and_read_if_named(tree, caplog):
     (tree / "far").mkdir()
     (tree / "far" / "x.jpg").touch()
@@ -80,7 +97,7 @@ def test_links_to_folders_are_counted_and_read_if_named(tree, caplog):
     (place,) = expand(["set"], recursive=True)
     assert place.problem == "set: folder: has no pictures."
     assert [record.getMessage() for record in caplog.records] == [
-        "set: links to folders are left out: 2. Name them, or a pattern such as 'set/*/*'"
+        "set: links to folders are left out: 2. Name them, such as set/link"
     ]
     assert found("set/link") == ["set/link/x.jpg"]
     assert found("set/*/*.jpg") == ["set/link/x.jpg"]
@@ -95,7 +112,7 @@ def test_videos_and_archives_of_a_folder_are_counted(tree, caplog):
     assert place.problem == "deep/er: folder: has no pictures."
     assert [record.getMessage() for record in caplog.records] == [
         ".: only pictures of a folder are read, left out: 2 video(s), 1 .tar file(s). "
-        "Name them, as with a pattern: './*'",
+        "Name them, as with a pattern: './**'",
         "deep/er: only pictures of a folder are read, left out: 1 video(s). "
         "Name them, as with a pattern: 'deep/er/*'",
     ]

@@ -43,7 +43,12 @@ def read(
     if not pictures:
         raise InputError(f"{shown(source)}: names no picture")
     problems: list[str] = []
-    found = [find_labels(picture, folder) for picture in pictures]
+    found = [find_labels(each, folder) for each in pictures]
+    if folder is None:
+        found = [
+            file or next(iter(labels_next_to_folder(picture)), None)
+            for picture, file in zip(pictures, found, strict=True)
+        ]
     entries = (
         Entry(image_id, str(picture), partial(_objects, file, tuple(names), problems))
         for image_id, picture, file in zip(_image_ids(pictures), pictures, found, strict=True)
@@ -87,6 +92,19 @@ def usual_label_file(picture: Path) -> Path:
 def all_labels(picture: Path) -> list[Path]:
     """Return all existing files that could hold the labels of a picture."""
     return [path for path in _candidates(picture) if _is_file(path)]
+
+
+def labels_next_to_folder(picture: Path) -> list[Path]:
+    """Return the existing label files of a picture next to its folder, whatever this is called.
+
+    Darknet does not look there: it wants the folder `images`.
+    """
+    folder = picture.absolute().parent.parent
+    places = (
+        folder / "labels" / f"{picture.stem}.txt",
+        folder / "Annotations" / f"{picture.stem}.xml",
+    )
+    return [path for path in places if _is_file(path)]
 
 
 def _candidates(picture: Path) -> Iterator[Path]:

@@ -376,6 +376,20 @@ def test_labels_keep_the_list_and_files_next_to_pictures(detect, tree):
     assert snapshot(tree) == before
 
 
+def test_labels_keep_those_next_to_a_folder_of_any_name(detect, tree):
+    (tree / "labels").mkdir()
+    labels = tree / "labels" / "7.txt"
+    labels.write_text("mine")
+    for source in ("one", str(tree / "one" / "7.jpg")):
+        done = detect(source, "--save-txt", "labels", "--overwrite")
+        assert (done.status, "would replace labels of " in done.err) == (2, True)
+        assert labels.read_text() == "mine"
+    labels.unlink()
+    for _ in range(2):  # the second run replaces what the first one wrote
+        assert detect("one", "--save-txt", "labels", "--overwrite").status == 0
+    assert labels.exists()
+
+
 def test_labels_keep_those_of_a_data_set(detect, tree):
     write_picture(tree / "set" / "images" / "1.png")
     (tree / "set" / "labels").mkdir()

@@ -156,6 +156,17 @@ def test_labels_are_where_darknet_looks_for_them(tmp_path, files, picture, expec
     assert found == (None if expected is None else tmp_path / expected)
 
 
+@pytest.mark.parametrize("label", ["labels/a.txt", "Annotations/a.xml"])
+def test_labels_are_found_next_to_a_folder_of_any_name(tmp_path, monkeypatch, label):
+    put(tmp_path, "photos/a.jpg", "photos/b.jpg", label)
+    for source in (tmp_path / "photos", "photos", "."):
+        monkeypatch.chdir(tmp_path / "photos" if source == "." else tmp_path)
+        truth = dataset.read(str(source), NAMES)
+        assert [each.samefile(tmp_path / label) for each in truth.label_files] == [True]
+        assert truth.unlabelled == 1
+    assert dataset.find_labels(tmp_path / "photos/a.jpg") is None  # darknet's rule
+
+
 def test_a_folder_of_labels_may_be_named(tmp_path):
     put(tmp_path, "pictures/a.jpg", "pictures/a.txt", "elsewhere/a.xml")
     truth = dataset.read(str(tmp_path / "pictures"), NAMES, labels=str(tmp_path / "elsewhere"))

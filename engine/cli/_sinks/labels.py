@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli._output_files import Existing, OutputFolder, ReservedPaths, is_folder_of, real
+from engine.cli._output_record import OutputRecord
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
 from engine.errors import InputError
-from engine.evaluate.dataset import all_labels
+from engine.evaluate.dataset import all_labels, labels_next_to_folder
 from engine.files.naming import shown
 from engine.sources.item import Item
 from engine.sources.media import MediaKind
@@ -35,6 +36,8 @@ class Labels(Sink):
         self._folder = OutputFolder("--save-txt", folder, reserved, existing=existing)
         self._with_score = with_score
         self._replaces = existing == "replace"
+        owners = OutputRecord(folder, str).owners.values()  # as they were before this run
+        self._own = {(f"{each.name}.txt", real(each.picture)) for each in owners if each.picture}
         pictures = [each for each in known if not each.media.has_frames]
         for media, output in pictures:
             self._protect_labels_of(media.name, f"{output}.txt")
@@ -66,12 +69,17 @@ class Labels(Sink):
             yield str(each.relative_to(self._folder.path))
 
     def _protect_labels_of(self, picture: str, name: str) -> None:
-        """Refuse to overwrite the existing labels of a picture, which may be ground truth."""
+        """Refuse to overwrite the existing labels of a picture, which may be ground truth.
+
+        Those next to its folder may be the output of an earlier run.
+        """
         if not self._replaces:
             return
         target = self._folder.path / name
-        labels = {real(each) for each in all_labels(Path(picture))}
-        if real(target) in labels or is_folder_of(target.parent, picture):
+        labels = all_labels(Path(picture))
+        if (name, real(picture)) not in self._own:
+            labels += labels_next_to_folder(Path(picture))
+        if real(target) in map(real, labels) or is_folder_of(target.parent, picture):
             where = f"--save-txt {shown(self._folder.path)}"
             problem = f"with --overwrite would replace labels of {shown(picture)}"
             raise InputError(f"{where}: {problem}. Name another folder")

@@ -25,7 +25,7 @@ EXPECTED = {
     "05_video.py": (r"10 \{", None),
     "06_crops_and_labels.py": (r"crops.pdf417.parcel\.jpg", "dataset/parcel.txt"),
     "07_choose_boxes.py": (r"2 barcode, 1 qr", None),
-    "08_classify.py": (r"class \d \d\.\d{3}", None),
+    "08_classify.py": (r"w \d\.\d{3}", None),
     "09_threads.py": (r"parcel\.jpg, 720 x 720: 2 datamatrix", None),
     "10_own_server.py": (r"request 1: picture: .*\n\{", None),
     "11_opencv_dnn.py": (r"pdf417 0\.\d+ \[", None),

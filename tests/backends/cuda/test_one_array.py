@@ -211,11 +211,16 @@ def test_threads_get_their_own_boxes(program: CudaProgram) -> None:
     assert not wrong
 
 
-def test_a_call_and_a_stream_give_the_same_results(
-    card: CudaDevice, tiny_detector: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def files(card: CudaDevice, tiny_detector: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    """Return the files of a detector that is opened on the stand-in of a card."""
     monkeypatch.setattr("engine.backends.open_device", lambda name: card)
-    files = tiny_detector.cfg, tiny_detector.weights
+    return tiny_detector.cfg, tiny_detector.weights
+
+
+def test_a_call_and_a_stream_give_the_same_results(
+    files: tuple[Any, Any], tiny_detector: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     random = np.random.default_rng(0)
     given = [random.integers(0, 256, (60, 80, 3), dtype=np.uint8) for _ in range(5)]
     used: list[Boxes | None] = []
@@ -241,10 +246,8 @@ def test_a_call_and_a_stream_give_the_same_results(
 
 
 def test_a_detector_notices_what_differs_from_the_call_before(
-    card: CudaDevice, tiny_detector: Any, monkeypatch: pytest.MonkeyPatch
+    files: tuple[Any, Any], tiny_detector: Any
 ) -> None:
-    monkeypatch.setattr("engine.backends.open_device", lambda name: card)
-    files = tiny_detector.cfg, tiny_detector.weights
     random = np.random.default_rng(0)
     usual, other = (random.integers(0, 256, (60, 80, 3), dtype=np.uint8) for _ in range(2))
     given = [usual, other[:40], other, other[::-1], usual / 255, other[..., 0], usual.tolist()]

@@ -57,7 +57,7 @@ class _Run(NamedTuple):
 
 
 class _Alike(NamedTuple):
-    """What calls with arrays of one shape have in common."""
+    """The data that calls with arrays of one shape share."""
 
     settings: Settings
     shape: tuple[int, ...]

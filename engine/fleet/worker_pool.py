@@ -32,9 +32,9 @@ _OBJECT_STORE_BYTES = 128 << 20  # for task results, which are small; the model 
 class WorkerResources:
     """The resources of a worker and the bounds on the number of workers.
 
-    A worker on a GPU uses `threads` CPUs as well, to decode pictures. Without `max_workers` there
-    are as many as fit. `autoscales` means that Ray may add machines, so workers that do not fit yet
-    are not an error.
+    A worker on a GPU uses `threads` CPUs as well, to decode pictures. Without `max_workers` all
+    that fit are started. `autoscales` means that Ray may add machines: then workers that do not fit
+    yet are not an error.
     """
 
     device: str = "auto"

@@ -19,7 +19,7 @@ class OtherFormats:
         self._counts: Counter[str] = Counter()
 
     def add(self, name: str) -> bool:
-        """Count a file; return False if it is none of these."""
+        """Count a file of a format that cannot be read; return whether it is one."""
         unsupported = unsupported_format(name)
         if unsupported:
             self._counts[unsupported] += 1

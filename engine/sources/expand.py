@@ -5,8 +5,9 @@ from __future__ import annotations
 import glob
 import logging
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
@@ -19,6 +20,8 @@ from engine.sources.other_formats import OtherFormats
 from engine.vision.extensions import is_picture
 
 STDIN = "-"
+
+_MATCHES_ALL = re.compile(r"(^|/)\*\*(/\*)*$")
 
 _MAX_FOLDERS = 1000  # that are visited for a warning
 
@@ -159,7 +162,7 @@ def _pictures_in(folder: str, errors: list[OSError], *, recursive: bool) -> Iter
 def _expand_pattern(name: str, *, recursive: bool) -> Iterator[Media]:
     """Yield the files that match, and what is in the folders if only folders match or `recursive`.
 
-    `**` goes into folders itself.
+    A pattern that ends with `**` has gone into all folders itself.
     """
     pattern = name.replace(os.sep, "/")
     try:
@@ -177,26 +180,42 @@ def _expand_pattern(name: str, *, recursive: bool) -> Iterator[Media]:
     root = _fixed_folder(pattern)
     for path in found:
         yield media_of(path, root=root)
-    if found and ("**" in pattern or not recursive):
-        if "**" not in pattern:
-            _warn_about_folders(name, folders)
-        return
-    for folder in _outermost(folders) if recursive else sorted(folders):
-        if not found:
+    if not found:
+        for folder in _outermost(folders) if recursive else sorted(folders):
             yield from _expand_folder(folder, recursive=recursive)
-        elif _is_below(folder, root):
-            for media in _expand_folder(folder, recursive=recursive, may_be_empty=True):
+    elif not _MATCHES_ALL.search(pattern):
+        inner = {each for each in folders if _is_below(each, root)}
+        if recursive:
+            yield from _expand_inner(_outermost(inner), root, without=matches)
+        else:
+            _warn_about_folders(name, inner, without=matches)
+
+
+def _expand_inner(folders: Iterable[str], root: str, without: Container[str]) -> Iterator[Media]:
+    """Yield what is in folders that a pattern matches next to files."""
+    for folder in folders:
+        for media in _expand_folder(folder, recursive=True, may_be_empty=True):
+            if media.name not in without or media.kind is MediaKind.BROKEN:
                 yield replace(media, root=root)
 
 
-def _warn_about_folders(pattern: str, folders: Iterable[str]) -> None:
-    """Warn about the pictures in folders that a pattern matches next to files."""
-    left_out = sum(1 for each in folders for _ in _pictures_in(each, [], recursive=False))
+def _warn_about_folders(pattern: str, folders: Iterable[str], without: Container[str]) -> None:
+    """Warn about the files in folders that a pattern matches next to files."""
+    paths = (os.path.join(each, file) for each in folders for file in _files_in(each))  # noqa: PTH118
+    left_out = sum(_is_media(each) and each not in without for each in paths)
     if left_out:
         _log.warning(
-            "%s: folders that match are left out, pictures in them: %d. Add --recursive",
+            "%s: folders that match are left out, pictures and videos in them: %d. Add --recursive",
             *(shown(pattern), left_out),
         )
+
+
+def _files_in(folder: str) -> list[str]:
+    return next(os.walk(folder), ("", [], []))[2]
+
+
+def _is_media(name: str) -> bool:
+    return is_picture(name) or media_of(name).kind in _LEFT_OUT
 
 
 def _is_below(folder: str, root: str) -> bool:

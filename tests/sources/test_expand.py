@@ -76,7 +76,7 @@ def test_a_pattern_that_folders_match_as_well_goes_into_them_if_recursive(tree, 
     (tree / "linked").symlink_to(tree / "deep" / "er")
     assert found("*") == ["a.PNG", "b.jpg", "clip.mp4", "note.md"]
     assert [record.getMessage() for record in caplog.records] == [
-        "*: folders that match are left out, pictures in them: 2. Add --recursive"
+        "*: folders that match are left out, pictures and videos in them: 2. Add --recursive"
     ]
     places = list(expand(["*"], recursive=True))
     inner = ["deep/c.webp", "deep/er/d.bmp", "linked/d.bmp"]
@@ -86,6 +86,23 @@ def test_a_pattern_that_folders_match_as_well_goes_into_them_if_recursive(tree, 
     caplog.clear()
     assert len(found("**", recursive=True)) == len(found("**")) == 6
     assert not caplog.records
+
+
+def test_stars_in_the_middle_leave_no_folder_out(tree, caplog):
+    """`**` reaches every folder, but the name after it does not match what is inside."""
+    day = tree / "deep" / "day1"
+    day.mkdir()
+    for name in ("deep/day2.jpg", "deep/day1/x.jpg", "deep/day1/day3.jpg", "deep/day1/y.mp4"):
+        (tree / name).touch()
+    (day / "day4").symlink_to(tree)
+    matching = ["deep/day1/day3.jpg", "deep/day2.jpg"]
+    assert found("**/day*") == matching
+    assert [record.getMessage() for record in caplog.records] == [
+        "**/day*: folders that match are left out, pictures and videos in them: 2. Add --recursive"
+    ]
+    caplog.clear()
+    assert found("**/day*", recursive=True) == [*matching, "deep/day1/x.jpg"]
+    assert any("left out: 1 video(s)" in record.getMessage() for record in caplog.records)
 
 
 def test_links_to_folders_are_counted_and_read_if_named(tree, caplog):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.fs
 
 from engine.errors import InputError
+from engine.files import part_names
 from engine.files.naming import line_of, shown
 from engine.sources import media
 
@@ -91,12 +92,14 @@ class Folder:
             return content
 
     def write(self, name: str, content: bytes | pa.Buffer) -> None:
-        """Write a file atomically."""
+        """Write a file atomically; on a disk, remove what killed workers have left."""
         is_atomic = self._files.type_name in _ATOMIC_STORES
-        part = name if is_atomic else f".{name}.{uuid.uuid4().hex}.part"
+        part = name if is_atomic else part_names.make()
         with self._translate_errors("written"):
             if not is_atomic:
                 self._files.create_dir(self._path)
+            if self._files.type_name == "local":
+                part_names.remove_abandoned(Path(self._path))
             with self._files.open_output_stream(f"{self._path}/{part}") as file:
                 file.write(content)
             if not is_atomic:

@@ -3,6 +3,8 @@
 import io
 import os
 import re
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -290,6 +292,26 @@ def test_files_are_written_atomically(tmp_path):
     assert [each.name for each in (tmp_path / "a" / "b").iterdir()] == ["x"]
     folder.delete("x")
     assert folder.names() == set()
+
+
+def test_what_a_killed_worker_left_is_removed(tmp_path):
+    """A run that is resumed leaves nothing but its results in the folder."""
+    code = """
+import os, sys
+from engine.fleet.storage import Folder
+
+class Killed:
+    def __getattr__(self, name):
+        return getattr(files, name) if name != "move" else os._exit(9)
+
+folder = Folder(sys.argv[1])
+files, folder._files = folder._files, Killed()
+folder.write("x", b"one")
+"""
+    killed = subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
+    assert (killed.returncode, len(list(tmp_path.iterdir()))) == (9, 1)
+    Folder(str(tmp_path)).write("x", b"two")
+    assert [each.name for each in tmp_path.iterdir()] == ["x"]
 
 
 def test_relative_folder_is_made_absolute_for_workers(tmp_path, monkeypatch):

@@ -95,14 +95,17 @@ def all_labels(picture: Path) -> list[Path]:
 
 
 def labels_next_to_folder(picture: Path) -> list[Path]:
-    """Return the existing label files of a picture next to its folder, whatever this is called.
+    """Return the existing label files of a picture next to the folders that hold it, inner first.
 
-    Darknet does not look there: it wants the folder `images`.
+    For pics/day1/x.jpg that is pics/labels/x.txt or labels/day1/x.txt. Darknet does not look there:
+    it wants the folder `images`.
     """
-    folder = picture.absolute().parent.parent
+    path = picture.absolute()
+    folders = (folder for folder in path.parents if folder.name)
     places = (
-        folder / "labels" / f"{picture.stem}.txt",
-        folder / "Annotations" / f"{picture.stem}.xml",
+        folder.with_name(name) / path.relative_to(folder).with_suffix(ending)
+        for folder in folders
+        for name, ending in (("labels", ".txt"), ("Annotations", ".xml"))
     )
     return [path for path in places if _is_file(path)]
 

@@ -171,6 +171,10 @@ def _own_sigterm_handler() -> Iterator[None]:
     handler = signal.getsignal(signal.SIGTERM)
     try:
         yield
+    except SystemExit as stop:
+        if stop.code == signal.SIGTERM and callable(handler):
+            handler(signal.SIGTERM, None)  # ends the run as it would have ended without Ray
+        raise
     finally:
         if callable(handler) and current_thread() is main_thread():
             signal.signal(signal.SIGTERM, handler)

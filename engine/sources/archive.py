@@ -11,11 +11,12 @@ from typing import IO, Any, NamedTuple
 from engine.errors import ImageError
 from engine.files.naming import shown
 from engine.sources.other_formats import OtherFormats
-from engine.vision import picture_limits
+from engine.vision import formats, picture_limits
 from engine.vision.extensions import is_picture
 
 SUFFIX = ".tar"
 ERRORS = (tarfile.TarError, OSError)  # of a damaged archive
+_BYTES_TO_TELL = 1024  # the format of a file
 _PICTURES_AT_ONCE = 64  # of an Extent, which a worker reads as a whole
 
 
@@ -117,14 +118,24 @@ def _pictures(file: IO[bytes], other_formats: OtherFormats) -> Iterator[tarfile.
 def _members(archive: Any, other_formats: OtherFormats) -> Iterator[tarfile.TarInfo]:
     for info in archive:
         archive.members.clear()  # would grow with the archive
-        if not info.isreg():
-            continue
         name = PurePosixPath(info.name).name
-        if is_picture(name):
+        if info.issym() or info.islnk():
+            other_formats.links += is_picture(name)
+        elif not info.isreg():
+            continue
+        elif is_picture(name):
             yield info
         else:
             other_formats.add(name)
 
 
 def _opened(file: Any) -> tarfile.TarFile:
-    return tarfile.open(fileobj=file, mode="r:", errorlevel=1)
+    start = file.tell()
+    try:
+        return tarfile.open(fileobj=file, mode="r:", errorlevel=1)
+    except tarfile.ReadError:
+        file.seek(start)
+        found, hint = formats.describe(file.read(_BYTES_TO_TELL))
+        if not hint:
+            raise
+        raise tarfile.ReadError(f"expected a .tar file, got {found}.{hint}") from None

@@ -1,4 +1,4 @@
-"""A warning about files in formats that cannot be read, which a search leaves out."""
+"""Warnings about files in formats that cannot be read, and links in archives: both are left out."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class OtherFormats:
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
+        self.links = 0  # to pictures, in an archive
 
     def add(self, name: str) -> bool:
         """Count a file of a format that cannot be read; return whether it is one."""
@@ -26,6 +27,9 @@ class OtherFormats:
         return bool(unsupported)
 
     def warn(self, where: str) -> None:
+        if self.links:
+            what = "%s: links to pictures are left out: %d. Pack files in place of them"
+            _log.warning(what, shown(where), self.links)
         if not self._counts:
             return
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self._counts.items()))

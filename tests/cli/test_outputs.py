@@ -390,6 +390,18 @@ def test_labels_keep_those_next_to_a_folder_of_any_name(detect, tree):
     assert labels.exists()
 
 
+def test_labels_keep_those_of_inner_folders(detect, tree):
+    """`photos/day1/x.jpg` may have its labels in `labels/day1/x.txt`."""
+    picture = tree / "photos" / "day1" / "x.png"
+    write_picture(picture)
+    labels = tree / "labels" / "day1" / "x.txt"
+    labels.parent.mkdir(parents=True)
+    labels.write_text("mine")
+    for source in (("photos", "--recursive"), ("photos/day1/x.png", "one/7.jpg")):
+        out = detect(*source, "--save-txt", "labels", "--overwrite")
+        assert labels.read_text() == "mine", out.err
+
+
 def test_labels_keep_those_of_a_data_set(detect, tree):
     write_picture(tree / "set" / "images" / "1.png")
     (tree / "set" / "labels").mkdir()

@@ -156,6 +156,13 @@ def test_labels_are_where_darknet_looks_for_them(tmp_path, files, picture, expec
     assert found == (None if expected is None else tmp_path / expected)
 
 
+def test_labels_of_inner_folders_are_found(tmp_path):
+    put(tmp_path, "photos/day1/a.jpg", "labels/day1/a.txt", "labels/a.txt")
+    (tmp_path / "list.txt").write_text("photos/day1/a.jpg\n")
+    truth = dataset.read(str(tmp_path / "list.txt"), NAMES)
+    assert list(truth.label_files) == [tmp_path / "labels/day1/a.txt"]
+
+
 @pytest.mark.parametrize("label", ["labels/a.txt", "Annotations/a.xml"])
 def test_labels_are_found_next_to_a_folder_of_any_name(tmp_path, monkeypatch, label):
     put(tmp_path, "photos/a.jpg", "photos/b.jpg", label)

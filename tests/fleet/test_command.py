@@ -1,6 +1,7 @@
 """detect --ray: messages without Ray, refusals, starting and resuming a run."""
 
 import json
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -318,3 +319,17 @@ def test_run_json_describes_the_run(words, has_ray, monkeypatch, tmp_path):
         "size": 64,
     }
     assert (about["pictures"], about["shards"]) == (3, 1)
+
+
+def test_a_signal_ends_the_start_of_ray_like_any_other(words, has_ray, monkeypatch):
+    """Ray's own handler would end the process with status 15."""
+    import ray
+
+    def init(*_, **__):
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(ray, "init", init)
+    before = signal.getsignal(signal.SIGTERM)
+    assert cli.main([*words, "--ray"]) == 143
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -1,5 +1,6 @@
 """Pictures in .tar files."""
 
+import gzip
 import tarfile
 
 import pytest
@@ -30,3 +31,37 @@ def test_members_in_other_formats_are_counted(tmp_path, caplog, monkeypatch, wit
         f"{path}: files in formats that cannot be read are left out: 2 HEIC, 1 JPEG 2000."
         f" Convert them to JPEG or PNG, or run: {extras.command('formats')}"
     )
+
+
+def test_links_to_pictures_are_counted(tmp_path, caplog):
+    path = tmp_path / "set.tar"
+    with tarfile.open(path, "w") as made:
+        made.addfile(tarfile.TarInfo("1.jpg"))
+        for name, kind in (("2.jpg", tarfile.SYMTYPE), ("3.jpg", tarfile.LNKTYPE)):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = kind, "1.jpg"
+            made.addfile(link)
+        folder = tarfile.TarInfo("4.jpg")
+        folder.type = tarfile.DIRTYPE
+        made.addfile(folder)
+    assert [item.member for item in read_items([media_of(str(path))], FrameSelection())] == [
+        "1.jpg"
+    ]
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"{path}: links to pictures are left out: 2. Pack files in place of them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (gzip.compress(bytes(2000)), "expected a .tar file, got a gzip archive. Unpack it first."),
+        (b"something" * 200, "invalid header"),
+    ],
+)
+def test_a_file_that_is_no_archive_is_described(tmp_path, content, problem):
+    path = tmp_path / "set.tar"
+    path.write_bytes(content)
+    (item,) = read_items([media_of(str(path))], FrameSelection())
+    assert str(item.source) == f"{path}: archive: cannot be read: {problem}"

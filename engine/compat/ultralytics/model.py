@@ -202,7 +202,7 @@ class YOLO:
 
     def val(
         self,
-        data: str | Path,
+        data: str | Path | None = None,
         *,
         conf: float = 0.001,
         iou: float | None = None,
@@ -219,6 +219,8 @@ class YOLO:
         one of these; `labels` is the folder of the
         label files, if they are not where darknet looks for them.
         """
+        if data is None:
+            raise InputError("data: expected a folder, a list or a .data file of labelled pictures")
         if others.get("plots"):
             raise InputError("plots: val() draws none. Run: engine evaluate … --curves DIR")
         only = {"split": "val", "save_json": False, "augment": False, "rect": True, "plots": False}

@@ -325,6 +325,8 @@ def test_what_is_not_here_has_a_line(model):
         model.export(int8=True)
     with pytest.raises(InputError, match=r"dynamc: is no option .* Did you mean 'dynamic'"):
         model.export(dynamc=True)
+    with pytest.raises(InputError, match="data: expected a folder, a list or"):
+        model.val()
     with pytest.raises(InputError, match=r"plots: val\(\) draws none"):
         model.val("more", plots=True)
     with pytest.raises(InputError, match=r"split: val\(\) supports only 'val', got 'test'"):

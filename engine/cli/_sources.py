@@ -203,7 +203,9 @@ def feed(
     if arguments.overwrite and all(map(_is_missing, found)):
         problem = found[0].problem or f"{shown(found[0].name)}: no such file or folder"
         raise InputError(f"{problem.removesuffix('.')}. Nothing is read, so nothing is replaced")
-    found = _without_earlier_results(_without_results(found, output_folders))
+    goes_on = arguments.resume or arguments.overwrite
+    found = _without_results(found, output_folders, goes_on=goes_on)
+    found = _without_earlier_results(found)
     videos = [each for each in found if each.has_frames]
     if videos and not untrusted:
         video.require_pyav(videos[0].name)
@@ -264,16 +266,32 @@ def _is_missing(media: Media) -> bool:
     return media.kind is MediaKind.BROKEN or not os.path.exists(media.name)  # noqa: PTH110 - NUL
 
 
-def _without_results(found: tuple[Media, ...], folders: Sequence[str]) -> tuple[Media, ...]:
+def _without_results(
+    found: tuple[Media, ...], folders: Sequence[str], *, goes_on: bool
+) -> tuple[Media, ...]:
+    """Leave out what runs wrote into the folders of outputs.
+
+    A run that `goes_on` in a folder whose record was removed leaves out all that is in it.
+    """
     resolved = lru_cache(maxsize=None)(os.path.realpath)
     for folder in folders:
+        results = _results_below(folder) or (_any_file if goes_on else None)
+        if results is None:
+            continue
         target = Path(resolved(folder))
 
-        def is_result(media: Media, target: Path = target) -> bool:
+        def is_result(
+            media: Media,
+            folder: str = folder,
+            target: Path = target,
+            results: Callable[[str], bool] = results,
+        ) -> bool:
             if media.root is None or resolved(media.root) == str(target):  # read on purpose
                 return False
-            parent = resolved(os.path.dirname(media.name))  # noqa: PTH120
-            return Path(parent).is_relative_to(target)
+            parent, name = os.path.split(media.name)
+            where = Path(resolved(parent), name)
+            below = where.is_relative_to(target)
+            return below and results(str(PurePath(folder, where.relative_to(target))))
 
         kept = tuple(each for each in found if not is_result(each))
         if len(kept) < len(found):
@@ -346,7 +364,7 @@ def _results_below(folder: str) -> Callable[[str], bool] | None:
     if unknown and not any(
         Path(os.path.realpath(each)).is_relative_to(there) for each in unknown if not is_url(each)
     ):
-        return lambda name: True
+        return _any_file
     pictures: set[str] = set()
     for each in owners:
         if "pictures" in each.holds:
@@ -361,6 +379,10 @@ def _results_below(folder: str) -> Callable[[str], bool] | None:
         return is_crop or path.as_posix() in pictures
 
     return is_result
+
+
+def _any_file(_: str) -> bool:
+    return True
 
 
 def _naming(

@@ -8,6 +8,7 @@ Annotations are tried as well.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from functools import partial
 from pathlib import Path
@@ -42,7 +43,7 @@ def read(
     pictures = _in_folder(path, left_out) if path.is_dir() else read_list(path)
     if not pictures:
         raise InputError(f"{shown(source)}: names no picture")
-    problems: list[str] = []
+    problems = _repeated(source, pictures)
     found = [find_labels(each, folder) for each in pictures]
     if folder is None:
         found = [
@@ -58,6 +59,16 @@ def read(
         unlabelled=found.count(None),
         label_files=tuple(file for file in found if file is not None),
     )
+
+
+def _repeated(source: str, pictures: Sequence[Path]) -> list[str]:
+    """Return a line about the pictures that a list names more than once."""
+    counts = Counter(pictures)
+    names = [str(path) for path, count in counts.items() if count > 1]
+    if not names:
+        return []
+    what = f"{shown(source)}: names {len(names)} of {len(counts)} pictures more than once, such as"
+    return [f"{what} {shown(names[0])}: each counts as often"]
 
 
 def read_list(path: Path) -> list[Path]:

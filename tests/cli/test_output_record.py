@@ -202,13 +202,13 @@ def files_below(folder):
 @pytest.mark.parametrize("more", [[], ["--csv", "a.csv"], ["--jsonl", "a.jsonl"]])
 def test_a_run_that_overwrites_and_stops_is_completed_by_resume(here, detect, has_record, more):
     add(here, "a/x.jpg", "b/x.jpg", "c/x.jpg", "d/x.jpg")
-    run = ("pics", "--recursive", "-o", "out", "--save-txt", "labels", *more)
+    run = ("pics", "--recursive", "-o", "out", "--save-txt", "texts", *more)
     other, wanted = ("--threshold", "0.9"), ("--threshold", "0.01")
     assert detect(*run, *wanted)[0] == 0
-    expected = files_below(here / "out") | files_below(here / "labels")
+    expected = files_below(here / "out") | files_below(here / "texts")
     rows = [path.read_text() for path in here.glob("a.csv")]
     assert detect(*run, *other, "--overwrite")[0] == 0
-    assert files_below(here / "out") | files_below(here / "labels") != expected
+    assert files_below(here / "out") | files_below(here / "texts") != expected
     if not has_record:
         for record in here.rglob(FILE):
             record.unlink()
@@ -217,7 +217,7 @@ def test_a_run_that_overwrites_and_stops_is_completed_by_resume(here, detect, ha
     assert detect(*run, *wanted, "--overwrite", "--fail-fast")[0] == 1
     (here / "pics/b/x.jpg").write_bytes(good)
     assert detect(*run, *wanted, "--resume")[0] == 0
-    assert files_below(here / "out") | files_below(here / "labels") == expected
+    assert files_below(here / "out") | files_below(here / "texts") == expected
     assert [path.read_text() for path in here.glob("a.csv")] == rows
     before = {path: path.stat().st_mtime_ns for path in here.glob("*/*/*.*")}
     assert detect(*run, *wanted, "--resume")[0] == 0  # all of them are done

@@ -135,6 +135,26 @@ def test_a_run_does_not_read_its_own_outputs(detect, tree, option):
     assert len((tree / "2.jsonl").read_text().splitlines()) == len(PICTURES)
 
 
+@pytest.mark.parametrize(
+    ("option", "more"), [("-o", "--resume"), ("-o", "--overwrite"), ("--crops", "--overwrite")]
+)
+def test_own_pictures_in_a_folder_of_outputs_are_read(detect, tree, option, more):
+    """Only what its record names is left out, also by the runs that follow."""
+    command = ("pics", "--recursive", option, "pics/cam1")
+    what = "pics/cam1: what this folder of outputs holds is not read, pictures: "
+    first = detect(*command)
+    assert (first.status, "is not read" in first.err) == (0, False)
+    count = len(below(tree / "pics")) - len(PICTURES)
+    assert count >= len(PICTURES)  # all of them have outputs
+    done = detect(*command, more)
+    assert (done.status, f"{what}{count}\n" in done.err) == (0, True)
+    assert len(below(tree / "pics")) - len(PICTURES) == count
+    for record in tree.rglob(".engine-outputs.jsonl"):
+        record.unlink()
+    done = detect(*command, "--overwrite")
+    assert (done.status, f"{what}{count + 2}\n" in done.err) == (0, True)
+
+
 def test_pictures_are_not_written_next_to_those_that_are_read(detect, tree):
     before = below(tree)
     for source, target in (("pics", "pics"), ("pics/cam1/day1/*.jpg", "pics/cam1/day1")):

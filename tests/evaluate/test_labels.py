@@ -174,6 +174,17 @@ def test_labels_are_found_next_to_a_folder_of_any_name(tmp_path, monkeypatch, la
     assert dataset.find_labels(tmp_path / "photos/a.jpg") is None  # darknet's rule
 
 
+def test_a_picture_that_is_named_twice_is_reported(tmp_path):
+    put(tmp_path, "a.jpg", "b.jpg")
+    (tmp_path / "list.txt").write_text("a.jpg\nb.jpg\n./a.jpg\n")
+    truth = dataset.read(str(tmp_path / "list.txt"), NAMES)
+    assert len(truth.entries) == 3
+    assert truth.problems == [
+        f"{tmp_path}/list.txt: names 1 of 2 pictures more than once, such as {tmp_path}/a.jpg:"
+        " each counts as often"
+    ]
+
+
 def test_a_folder_of_labels_may_be_named(tmp_path):
     put(tmp_path, "pictures/a.jpg", "pictures/a.txt", "elsewhere/a.xml")
     truth = dataset.read(str(tmp_path / "pictures"), NAMES, labels=str(tmp_path / "elsewhere"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Set
+from functools import cache
 from pathlib import Path, PurePath
 from typing import IO, NamedTuple
 
@@ -58,6 +59,24 @@ def files_in(folder: str) -> Set[str]:
     """Return the names of the files in a folder that add_file() has recorded."""
     owners = OutputRecord(folder, _name_of).owners.values()
     return {each.name for each in owners if not each.picture and each.holds != _NOTHING}
+
+
+def written_labels(files: Iterable[Path]) -> list[Path]:
+    """Return the label files that runs have written; they may have been corrected since."""
+
+    @cache
+    def labels_in(folder: Path) -> Set[str]:
+        owners = OutputRecord(str(folder), _name_of).owners.values()
+        return {each.name for each in owners if each.picture and "labels" in each.holds}
+
+    return [
+        file
+        for file in files
+        if any(
+            file.relative_to(folder).with_suffix("").as_posix() in labels_in(folder)
+            for folder in file.parents
+        )
+    ]
 
 
 class OutputRecord:

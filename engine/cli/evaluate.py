@@ -332,6 +332,11 @@ def _print_problems(truth: GroundTruth, failures: Sequence[str]) -> None:
     if truth.unlabelled:
         count = f"{truth.unlabelled} of {len(truth.entries)}"
         print_stderr(f"Warning: {count} pictures have no label file: they count as empty")
+    if written := _output_record.written_labels(truth.label_files):
+        count = f"{len(written)} of {len(truth.label_files)}"
+        hint = "Unless you corrected them, a network is measured by its own results"
+        what = f"detect wrote {count} label files, such as {shown(str(written[0]))}"
+        print_stderr(f"Warning: {what}. {hint}")
     if failures:
         count = f"{len(failures)} of {len(truth.entries)}"
         print_stderr(f"{count} pictures could not be read and are left out")

@@ -237,7 +237,7 @@ class _Progress:
             plural = "s" * (done != 1)
             before = self._before()
             print_stderr(
-                f"interrupted: {done} picture{plural} done{before}; results are in {where}"
+                f"interrupted: at least {done} picture{plural} done{before}; results are in {where}"
             )
             raise
 

@@ -119,7 +119,7 @@ def needs_pictures(arguments: argparse.Namespace) -> bool:
 
 def hiding(arguments: argparse.Namespace, detector: Detector) -> dict[str, list[str | int]]:
     """Return the arguments of Result.hide(); refuse to hide what would not be found."""
-    from engine.vision.hide import hidden_classes
+    from engine.vision.hide import EVERY, hidden_classes
 
     given = {way: getattr(arguments, way) for way in _WAYS}
     wanted = {way: parse_classes(way, each) for way, each in given.items() if each is not None}
@@ -128,7 +128,12 @@ def hiding(arguments: argparse.Namespace, detector: Detector) -> dict[str, list[
         if arguments.max_det is not None:
             raise InputError(f"--{way}: not with --max-det, which leaves boxes out")
         found = detector.settings.classes
-        missed = sorted(set(hidden) - set(hidden if found is None else found))
+        if found is None:
+            continue
+        if EVERY in chosen:
+            what = "--classes or --exclude leaves classes out, which would be seen"
+            raise InputError(f"--{way} all: {what}. Name those to hide")
+        missed = sorted(set(hidden) - set(found))
         if missed:
             label = shown(detector.labels[missed[0]])
             raise InputError(f"--{way} {label}: is left out by --classes or --exclude")

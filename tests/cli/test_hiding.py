@@ -26,6 +26,8 @@ def words(tmp_path, tmp_path_factory, monkeypatch):
         ("-o out --pixelate 9", "pixelate: expected a number below 3, got 9"),
         ("-o out --blur ,", "blur: expected at least one, got none"),
         ("-o out --blur cat --classes dog", "--blur cat: is left out by --classes or --exclude"),
+        ("-o out --blur all --classes dog", "--blur all: --classes or --exclude leaves"),
+        ("--crops c --pixelate all --exclude cat", "--pixelate all: --classes or --exclude leaves"),
         ("--crops c --pixelate cat --exclude cat", "--pixelate cat: is left out by --classes or"),
         ("-o out --blur all --max-det 5", "--blur: not with --max-det, which leaves boxes out"),
         ("--blur cat", "--blur: only with --output or --crops"),

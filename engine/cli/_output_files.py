@@ -63,17 +63,22 @@ class ReservedPaths:
         return self._users.get(where, _INPUT) != _INPUT and where not in self.at_stake
 
     def take(self, option: str, path: str | Path) -> bool:
-        """Reserve a path for an option; return False if the run has written it before."""
-        return self._user_before(option, path) is None
+        """Reserve a path for an option; return False if the run has written it before.
+
+        A symbolic link counts itself, and not the file that it names: it is replaced.
+        """
+        if self.is_input(path):
+            raise _read_error(option, path)
+        where = Path(real(Path(path).parent)) / Path(path).name
+        return self._user_before(option, path, str(where)) is None
 
     def reserve(self, option: str, path: str) -> None:
         """Reserve a path for an option; refuse one that is read or that another option writes."""
-        user = self._user_before(option, path)
+        user = self._user_before(option, path, real(path))
         if user not in (None, option):
             raise InputError(f"{user} and {option}: expected different files, got one")
 
-    def _user_before(self, option: str, path: str | Path) -> str | None:
-        where = real(path)
+    def _user_before(self, option: str, path: str | Path, where: str) -> str | None:
         with self._lock:
             user = self._users.get(where)
             if user == _INPUT or self._is_list(where):
@@ -180,7 +185,8 @@ class OutputFolder:
         if path.parent not in self._made:
             make_folder(self._option, str(path.parent))
             self._made.add(path.parent)
-        return NewFile(path, overwrite=self._existing != "refuse", hint=HINT_WITH_RESUME)
+        overwrite = self._existing != "refuse"
+        return NewFile(path, overwrite=overwrite, follows_link=False, hint=HINT_WITH_RESUME)
 
     def has(self, name: str) -> bool:
         return not self.is_new and (self.path / name).exists()

@@ -31,7 +31,8 @@ class NewFile:
     """A file under construction: write `part`; the end of the `with` block renames it to `path`.
 
     After an error the part is removed. A device or pipe, such as /dev/stdout, is written directly.
-    With `overwrite` a symbolic link stays one, and the file that it names is replaced.
+    With `overwrite` a symbolic link stays one, and the file that it names is replaced; without
+    `follows_link` a file takes the place of the link.
     If `path` has appeared meanwhile, `another` supplies the next name to try.
     """
 
@@ -40,6 +41,7 @@ class NewFile:
         path: str | Path,
         *,
         overwrite: bool = False,
+        follows_link: bool = True,
         hint: str = _UNASKED,
         another: Callable[[], Path] | None = None,
     ) -> None:
@@ -55,7 +57,7 @@ class NewFile:
         except OSError as error:  # too long, for instance
             raise unwritable(self.path, error) from None
         self._target = self.path
-        if overwrite and self.path.is_symlink():
+        if overwrite and follows_link and self.path.is_symlink():
             self._target = Path(os.path.realpath(self.path))
         self.part = self.path if self._is_direct else self._target.with_name(part_names.make())
         if not self._is_direct:

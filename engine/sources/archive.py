@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 from engine.errors import ImageError
 from engine.files.naming import shown
 from engine.sources.other_formats import OtherFormats
-from engine.vision import formats, picture_limits
+from engine.vision import picture_limits
 from engine.vision.extensions import is_picture
 
 SUFFIX = ".tar"
@@ -127,6 +127,18 @@ def _members(archive: Any, other_formats: OtherFormats) -> Iterator[tarfile.TarI
             yield info
         else:
             other_formats.add(name)
+    _check_end(archive, other_formats)
+
+
+def _check_end(archive: Any, other_formats: OtherFormats) -> None:
+    """Raise if what follows the last member is damaged, which ends an archive for `tarfile`."""
+    archive.fileobj.seek(archive.offset)
+    header = archive.fileobj.read(tarfile.BLOCKSIZE)
+    other_formats.has_end = bool(header)
+    if 0 < len(header) < tarfile.BLOCKSIZE:
+        raise tarfile.ReadError("breaks off in the middle of a header")
+    if any(header):
+        raise tarfile.ReadError("invalid header")
 
 
 def _opened(file: Any) -> tarfile.TarFile:
@@ -135,6 +147,8 @@ def _opened(file: Any) -> tarfile.TarFile:
         return tarfile.open(fileobj=file, mode="r:", errorlevel=1)
     except tarfile.ReadError:
         file.seek(start)
+        from engine.vision import formats  # imports Pillow
+
         found, hint = formats.describe(file.read(_BYTES_TO_TELL))
         if not hint:
             raise

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fnmatch
 import glob
 import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
@@ -21,6 +23,7 @@ from engine.vision.extensions import is_picture
 
 STDIN = "-"
 
+_NO_MATCH = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 _MATCHES_ALL = re.compile(r"(^|/)\*\*(/\*)*$")
 
 _MAX_FOLDERS = 1000  # that are visited for a warning
@@ -89,10 +92,7 @@ def _expand_folder(name: str, *, recursive: bool, may_be_empty: bool = False) ->
     errors: list[OSError] = []  # about folders that may not be read
     found = sorted(_pictures_in(name, errors, recursive=recursive))
     others = _warn_about_what_is_left_out(name, recursive=recursive)
-    for error in errors:
-        where = str(error.filename)
-        problem = f"{shown(where)}: folder: cannot be read: {error.strerror}"
-        yield Media(where, MediaKind.BROKEN, problem)
+    yield from _problems(errors)
     if not (found or errors or may_be_empty):
         hint = "" if recursive or others else " Look into its folders with --recursive."
         yield Media(name, MediaKind.BROKEN, f"{shown(name)}: folder: has no pictures.{hint}")
@@ -100,6 +100,14 @@ def _expand_folder(name: str, *, recursive: bool, may_be_empty: bool = False) ->
         warn_about_inner_folders(name, "Add --recursive")
     for path in found:
         yield Media(path, MediaKind.PICTURE, root=name)
+
+
+def _problems(errors: Iterable[OSError]) -> Iterator[Media]:
+    """Yield each folder that cannot be read once."""
+    reasons = {str(error.filename): error.strerror for error in errors}
+    for where, reason in reasons.items():
+        problem = f"{shown(where)}: folder: cannot be read: {reason}"
+        yield Media(where, MediaKind.BROKEN, problem)
 
 
 def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
@@ -165,13 +173,18 @@ def _expand_pattern(name: str, *, recursive: bool) -> Iterator[Media]:
     A pattern that ends with `**` has gone into all folders itself.
     """
     pattern = name.replace(os.sep, "/")
+    unreadable: list[OSError] = []
+    is_absolute = pattern.startswith("/")
+    parts = pattern.lstrip("/").split("/")
     try:
-        matches = set(_matches(pattern))
+        matches = set(_matches("/" if is_absolute else "", parts, unreadable))
     except ValueError:  # a NUL byte
         matches = set()
+    problems = list(_problems(each for each in unreadable if each.errno not in _NO_MATCH))
+    yield from problems
     folders = {path for path in matches if Path(path).is_dir()}
     found = sorted(matches - folders)
-    if not matches:
+    if not (matches or problems):
         problem = f"{shown(name)}: pattern: no file matches"
         if "[" in name:
             problem += ". A [ that is a part of a name is written [[]"
@@ -237,17 +250,35 @@ def _fixed_folder(pattern: str) -> str:
     return "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")
 
 
-def _matches(pattern: str) -> Iterator[str]:
-    """Yield what matches; `**` does not follow links to folders, which may form circles."""
-    parts = pattern.split("/")
-    if "**" not in parts:
-        yield from glob.glob(pattern)  # noqa: PTH207 - Path.glob refuses absolute ones
-        return
-    split = parts.index("**")
-    head = "/".join(parts[:split]) or ("/" if pattern.startswith("/") else "")
-    tail = "/".join(parts[split + 1 :]) or "*"
-    for top in _matches(head) if head else ["."]:
-        for inner, folders, _ in os.walk(top):
+def _matches(folder: str, parts: Sequence[str], unreadable: list[OSError]) -> Iterator[str]:
+    """Yield the paths below a folder whose parts match, some of them repeatedly.
+
+    Unlike those of `glob`, `**` does not follow links to folders, which may form circles, and
+    folders that may not be read are added to `unreadable`.
+    """
+    part, *others = parts
+    if part == "**":
+        for inner, folders, _ in os.walk(folder or ".", onerror=unreadable.append):
             folders[:] = [each for each in folders if not each.startswith(".")]
-            below = inner if head else inner.removeprefix(".").removeprefix("/")
-            yield from _matches("/".join([glob.escape(below).rstrip("/"), tail]) if below else tail)
+            below = inner if folder else inner.removeprefix(".").removeprefix("/")
+            yield from _matches(below, others or ["*"], unreadable)
+        return
+    try:
+        if glob.has_magic(part):
+            wanted = re.compile(fnmatch.translate(part))
+            names = os.listdir(folder or ".")  # noqa: PTH208 - keeps ./x as the user wrote it
+            found = [each for each in names if wanted.match(each)]
+            if not part.startswith("."):
+                found = [each for each in found if not each.startswith(".")]
+        else:
+            os.lstat(os.path.join(folder, part))  # noqa: PTH118
+            found = [part]
+    except OSError as error:
+        unreadable.append(error)
+        return
+    for name in found:
+        path = os.path.join(folder, name)  # noqa: PTH118
+        if others:
+            yield from _matches(path, others, unreadable)
+        else:
+            yield path

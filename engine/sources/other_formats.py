@@ -1,4 +1,4 @@
-"""Warnings about files in formats that cannot be read, and links in archives: both are left out."""
+"""Warnings about what is left out: files in formats that cannot be read, parts of archives."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _log = logging.getLogger("engine")
 
 
 class OtherFormats:
-    """Counts the files of a folder or an archive whose formats cannot be read."""
+    """Counts the files of a folder or an archive that cannot be read."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self.links = 0  # to pictures, in an archive
+        self.has_end = True  # of an archive
 
     def add(self, name: str) -> bool:
         """Count a file of a format that cannot be read; return whether it is one."""
@@ -27,6 +28,9 @@ class OtherFormats:
         return bool(unsupported)
 
     def warn(self, where: str) -> None:
+        if not self.has_end:
+            what = "%s: archive: has no end marker, so it may have been cut off"
+            _log.warning(what, shown(where))
         if self.links:
             what = "%s: links to pictures are left out: %d. Pack files in place of them"
             _log.warning(what, shown(where), self.links)

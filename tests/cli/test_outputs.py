@@ -376,6 +376,19 @@ def test_labels_keep_the_list_and_files_next_to_pictures(detect, tree):
     assert snapshot(tree) == before
 
 
+def test_links_in_a_folder_of_outputs_are_replaced_and_not_their_files(detect, tree):
+    (tree / "store").write_text("mine")
+    outputs = ("-o", "drawn", "--save-txt", "texts")
+    links = [tree / "drawn" / "7.jpg", tree / "texts" / "7.txt"]
+    for link in links:
+        link.parent.mkdir()
+        link.symlink_to("../store")
+    assert detect("one/7.jpg", *outputs).status == 2
+    assert detect("one/7.jpg", *outputs, "--overwrite").status == 0
+    assert (tree / "store").read_text() == "mine"
+    assert not any(map(os.path.islink, links))
+
+
 def test_labels_keep_those_next_to_a_folder_of_any_name(detect, tree):
     (tree / "labels").mkdir()
     labels = tree / "labels" / "7.txt"

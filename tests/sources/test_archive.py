@@ -2,6 +2,7 @@
 
 import gzip
 import tarfile
+from contextlib import nullcontext
 
 import pytest
 
@@ -65,3 +66,31 @@ def test_a_file_that_is_no_archive_is_described(tmp_path, content, problem):
     path.write_bytes(content)
     (item,) = read_items([media_of(str(path))], FrameSelection())
     assert str(item.source) == f"{path}: archive: cannot be read: {problem}"
+
+
+@pytest.mark.parametrize("damage", ["header", "cut", "end", "none"])
+def test_what_ends_an_archive_early_is_reported(tmp_path, caplog, damage):
+    """`tarfile` takes a damaged header, and one that is cut off, for the end of an archive."""
+    path = tmp_path / "set.tar"
+    with tarfile.open(path, "w") as made:
+        for number in range(4):
+            made.addfile(tarfile.TarInfo(f"{number}.jpg"))
+    content = bytearray(path.read_bytes())
+    if damage == "header":
+        content[2 * tarfile.BLOCKSIZE] ^= 1
+    whole = {"cut": 2 * tarfile.BLOCKSIZE + 100, "end": 4 * tarfile.BLOCKSIZE}
+    path.write_bytes(content[: whole.get(damage)])
+    *members, last = read_items([media_of(str(path))], FrameSelection())
+    reasons = {"header": "invalid header", "cut": "breaks off in the middle of a header"}
+    if damage in reasons:
+        assert [each.member for each in members] == ["0.jpg", "1.jpg"]
+        assert str(last.source) == f"{path}: archive: cannot be read: {reasons[damage]}"
+    else:
+        assert last.member == "3.jpg"
+    what = f"{path}: archive: has no end marker, so it may have been cut off"
+    assert caplog.messages == [what] * (damage == "end")
+    with path.open("rb") as file:
+        found = archive.extents(str(path), file)
+        assert next(found).pictures == len(members) + (damage not in reasons)
+        with pytest.raises(tarfile.ReadError) if damage in reasons else nullcontext():
+            assert list(found) == []

@@ -1,5 +1,6 @@
 """Expansion of names: folders, patterns, lists, addresses, videos, cameras."""
 
+import errno
 import os
 
 import pytest
@@ -103,6 +104,19 @@ def test_stars_in_the_middle_leave_no_folder_out(tree, caplog):
     caplog.clear()
     assert found("**/day*", recursive=True) == [*matching, "deep/day1/x.jpg"]
     assert any("left out: 1 video(s)" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("pattern", ["**", "*/**/*.*", "deep/*/*.bmp", "deep/er/*", "**/*.bmp"])
+def test_folders_that_a_pattern_cannot_read_are_reported(tree, monkeypatch, pattern):
+    def refuse(name, of=os.listdir):
+        if str(name) == "deep/er":
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        return of(name)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    monkeypatch.setattr(os, "scandir", lambda name, of=os.scandir: refuse(name, of))
+    (broken,) = [each for each in expand([pattern]) if each.kind is MediaKind.BROKEN]
+    assert broken.problem == "deep/er: folder: cannot be read: Permission denied"
 
 
 def test_links_to_folders_are_counted_and_read_if_named(tree, caplog):

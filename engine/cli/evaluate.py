@@ -324,7 +324,8 @@ def _new_folder(arguments: argparse.Namespace, option: str) -> Path | None:
 
 
 def _print_problems(truth: GroundTruth, failures: Sequence[str]) -> None:
-    for kind, lines in (("Warning", truth.problems), ("Error", failures)):
+    warnings = [*truth.remarks, *truth.problems]
+    for kind, lines in (("Warning", warnings), ("Error", failures)):
         for line in lines[:_MAX_PROBLEMS]:
             print_stderr(f"{kind}: {line}")
         if len(lines) > _MAX_PROBLEMS:

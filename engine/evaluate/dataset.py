@@ -43,7 +43,7 @@ def read(
     pictures = _in_folder(path, left_out) if path.is_dir() else read_list(path)
     if not pictures:
         raise InputError(f"{shown(source)}: names no picture")
-    problems = _repeated(source, pictures)
+    problems: list[str] = []
     found = [find_labels(each, folder) for each in pictures]
     if folder is None:
         found = [
@@ -58,17 +58,42 @@ def read(
         *(source, tuple(names), coco_category_ids(names), tuple(entries), problems),
         unlabelled=found.count(None),
         label_files=tuple(file for file in found if file is not None),
+        remarks=(*_repeated(source, pictures), *_with_others(source, pictures, found)),
     )
 
 
-def _repeated(source: str, pictures: Sequence[Path]) -> list[str]:
-    """Return a line about the pictures that a list names more than once."""
+def _repeated(source: str, pictures: Sequence[Path]) -> Iterator[str]:
+    """Yield a line about the pictures that a list names more than once."""
     counts = Counter(pictures)
     names = [str(path) for path, count in counts.items() if count > 1]
-    if not names:
-        return []
-    what = f"{shown(source)}: names {len(names)} of {len(counts)} pictures more than once, such as"
-    return [f"{what} {shown(names[0])}: each counts as often"]
+    if names:
+        what = f"names {len(names)} of {len(counts)} pictures more than once, such as"
+        yield f"{shown(source)}: {what} {shown(names[0])}: each counts as often"
+
+
+def _with_others(
+    source: str, pictures: Sequence[Path], found: Sequence[Path | None]
+) -> Iterator[str]:
+    """Yield a line about the pictures with other labels in a second place."""
+    others = {
+        file: other
+        for picture, file in zip(pictures, found, strict=True)
+        if file is not None
+        for other in (*all_labels(picture), *labels_next_to_folder(picture))
+        if other.suffix == file.suffix and _content(other) != _content(file)
+    }
+    if others:
+        file, other = next(iter(others.items()))
+        what = f"pictures with other labels in a second place: {len(others)}"
+        where = f"such as {shown(str(other))}. What counts is {shown(str(file))}"
+        yield f"{shown(source)}: {what}, {where}"
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # reading the labels reports it
+        return b""
 
 
 def read_list(path: Path) -> list[Path]:

@@ -34,6 +34,7 @@ class GroundTruth:
     problems: list[str]
     unlabelled: int = 0  # pictures without a label file, which count as empty
     label_files: tuple[Path, ...] = ()
+    remarks: tuple[str, ...] = ()  # about what is there, but may not be meant
     without_category: frozenset[int] = frozenset()  # classes whose ids the file does not have
 
 

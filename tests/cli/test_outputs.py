@@ -415,6 +415,18 @@ def test_labels_keep_those_of_inner_folders(detect, tree):
         assert labels.read_text() == "mine", out.err
 
 
+def test_labels_do_not_take_the_place_of_those_in_another_folder(detect, tree):
+    """Labels next to a picture count before those in `labels`, for darknet as well."""
+    write_picture(tree / "set" / "images" / "1.png")
+    (tree / "set" / "labels").mkdir()
+    (tree / "set" / "labels" / "1.txt").write_text("mine")
+    before = snapshot(tree)
+    done = detect("set/images", "--save-txt", "set/images")
+    what = "would take the place of set/labels/1.txt, the labels of a picture. Name another folder"
+    assert (done.status, what in done.err) == (2, True)
+    assert snapshot(tree) == before
+
+
 def test_labels_keep_those_of_a_data_set(detect, tree):
     write_picture(tree / "set" / "images" / "1.png")
     (tree / "set" / "labels").mkdir()

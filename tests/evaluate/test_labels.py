@@ -179,10 +179,26 @@ def test_a_picture_that_is_named_twice_is_reported(tmp_path):
     (tmp_path / "list.txt").write_text("a.jpg\nb.jpg\n./a.jpg\n")
     truth = dataset.read(str(tmp_path / "list.txt"), NAMES)
     assert len(truth.entries) == 3
-    assert truth.problems == [
+    assert truth.remarks == (
         f"{tmp_path}/list.txt: names 1 of 2 pictures more than once, such as {tmp_path}/a.jpg:"
-        " each counts as often"
-    ]
+        " each counts as often",
+    )
+
+
+@pytest.mark.parametrize("folder", ["images", "photos"])
+def test_other_labels_in_a_second_place_are_reported(tmp_path, folder):
+    put(tmp_path, *(f"{each}/a.jpg" for each in (folder,)))
+    texts = {f"{folder}/a.txt": "0 .5 .5 1 1", "labels/a.txt": "1 .5 .5 1 1"}
+    (tmp_path / "labels").mkdir()
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (remark,) = dataset.read(str(tmp_path / folder), NAMES).remarks
+    assert remark == (
+        f"{tmp_path}/{folder}: pictures with other labels in a second place: 1, such as"
+        f" {tmp_path}/labels/a.txt. What counts is {tmp_path}/{folder}/a.txt"
+    )
+    (tmp_path / "labels/a.txt").write_text("0 .5 .5 1 1")
+    assert dataset.read(str(tmp_path / folder), NAMES).remarks == ()
 
 
 def test_a_folder_of_labels_may_be_named(tmp_path):

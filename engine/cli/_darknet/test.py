@@ -83,14 +83,14 @@ def _run_one(
 
 def _save_labels(path: str, rows: Array) -> None:
     """Write the label file of a picture; darknet would replace one that was there before."""
-    from engine.evaluate.dataset import usual_label_file
+    from engine.evaluate.dataset import find_labels, usual_label_file
     from engine.files.atomic import write_new
 
     text = ""
     for row in rows[(rows[:, 5:] > 0).any(axis=1)]:
         numbers = " ".join(f"{each:.4f}" for each in row[:4].tolist())
         text += f"{int(row[5:].argmax())} {numbers}\n"
-    target = usual_label_file(Path(path))
+    target = find_labels(Path(path)) or usual_label_file(Path(path))
     if not target.is_file() or target.read_bytes() != text.encode():
         write_new(target, text.encode(), hint="Move the labels away, or leave out -save_labels")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from engine.cli._output_files import Existing, OutputFolder, ReservedPaths, is_folder_of, real
+from engine.cli._output_files import Existing, OutputFolder, ReservedPaths, real
 from engine.cli._output_record import OutputRecord
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
@@ -35,6 +36,7 @@ class Labels(Sink):
     ) -> None:
         self._folder = OutputFolder("--save-txt", folder, reserved, existing=existing)
         self._with_score = with_score
+        self._real = lru_cache(maxsize=256)(real)
         self._replaces = existing == "replace"
         owners = OutputRecord(folder, str).owners.values()  # as they were before this run
         self._own = {(f"{each.name}.txt", real(each.picture)) for each in owners if each.picture}
@@ -71,15 +73,23 @@ class Labels(Sink):
     def _protect_labels_of(self, picture: str, name: str) -> None:
         """Refuse to overwrite the existing labels of a picture, which may be ground truth.
 
-        Those next to its folder may be the output of an earlier run.
+        Those next to its folder may be the output of an earlier run. Labels next to the picture
+        itself would count in place of those in another folder.
         """
+        target = self._folder.path / name
+        is_next_to_it = self._real(target.parent) == self._real(Path(picture).parent)
+        if is_next_to_it:
+            others = [each for each in all_labels(Path(picture)) if real(each) != real(target)]
+            if others:
+                where = f"--save-txt {shown(self._folder.path)}"
+                problem = f"would take the place of {shown(others[0])}, the labels of a picture"
+                raise InputError(f"{where}: {problem}. Name another folder")
         if not self._replaces:
             return
-        target = self._folder.path / name
         labels = all_labels(Path(picture))
         if (name, real(picture)) not in self._own:
             labels += labels_next_to_folder(Path(picture))
-        if real(target) in map(real, labels) or is_folder_of(target.parent, picture):
+        if real(target) in map(real, labels) or is_next_to_it:
             where = f"--save-txt {shown(self._folder.path)}"
             problem = f"with --overwrite would replace labels of {shown(picture)}"
             raise InputError(f"{where}: {problem}. Name another folder")

@@ -56,6 +56,17 @@ def test_label_files_are_written_but_never_replaced(here, capsys):
     assert (here / "set/1.txt").read_text() == recorded("saved.txt")
 
 
+def test_label_files_do_not_take_the_place_of_those_in_another_folder(here, capsys):
+    for folder in ("images", "labels"):
+        (here / folder).mkdir()
+    (here / "images/1.png").write_bytes((here / "set/1.png").read_bytes())
+    (here / "labels/1.txt").write_text("mine")
+    assert cli.main([*COMMAND, "images/1.png", "-thresh", "0.1", "-save_labels", "-nogpu"]) == 1
+    assert "labels/1.txt: exists already. Move the labels away" in capsys.readouterr().err
+    assert (here / "labels/1.txt").read_text() == "mine"
+    assert not (here / "images/1.txt").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -86,7 +86,7 @@ def _cells(samples: Array) -> tuple[Array, Array]:
     changes[:, 1:] = dark[:, 1:] ^ dark[:, :-1]
     changes[1:] += dark[1:] ^ dark[:-1]
     in_rows = changes.reshape(rows, _CELL, width).sum(axis=1, dtype=np.uint8)
-    per_cell = in_rows.reshape(rows, columns, _CELL).sum(axis=2, dtype=np.int32)
+    per_cell = np.add.reduceat(in_rows, range(0, width, _CELL), axis=1, dtype=np.int32)
     per_side = _CELL // _BLOCK
     of_cells = has_edges.reshape(rows, per_side, columns, per_side)
     return per_cell, np.logical_or.reduce(of_cells, axis=(1, 3))
@@ -99,15 +99,17 @@ def _of_pairs(values: Array, function: np.ufunc) -> Array:
 
 def _groups(cells: Array) -> Iterator[Area]:
     """Yield what encloses cells that touch each other, if only at a corner."""
-    left_over = set(map(tuple, np.argwhere(cells).tolist()))
+    width = cells.shape[1] + 1  # with a column that is left over by all
+    around = [width * dy + dx for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
+    left_over = set(np.flatnonzero(np.pad(cells, ((0, 0), (0, 1)))).tolist())
     while left_over:
         group = [left_over.pop()]
-        for y, x in group:  # which gets longer meanwhile
-            around = {(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)} & left_over
-            left_over -= around
-            group.extend(around)
-        down, across = zip(*group, strict=True)
-        yield min(across), min(down), max(across) + 1, max(down) + 1
+        for cell in group:  # which gets longer meanwhile
+            touched = left_over.intersection([cell + each for each in around])
+            left_over -= touched
+            group.extend(touched)
+        across = [cell % width for cell in group]
+        yield min(across), min(group) // width, max(across) + 1, max(group) // width + 1
 
 
 def _grown(area: Area, sums: list[list[int]]) -> Area:

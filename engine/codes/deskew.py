@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 
 _MARGIN = 0.12  # around a box, relative to its longer side: for the quiet zone and inexact boxes
 _MIN_MARGIN = 6  # pixels
-_INEXACT = 0.2  # of the longer side of a box: how much both its sides may be off, together
+_INEXACT = 0.12  # of the longer side of a box: how much both its sides may be off, together
 _MIN_SIDE = 4  # pixels of a crop; there is no smaller code
-_DIRECTION_SIDE = 256  # pixels of the part of a crop in which the direction is measured
+_DIRECTION_SIDE = 200  # pixels of the part of a crop in which the direction is measured
+_LEAST_MIDDLE, _MOST_MIDDLE = 0.2, 0.5  # of a crop, which are that part
+_ENLARGED = 2.0  # times, at most
+ALL_LINES = 2**16
 _MIN_ANGLE = 0.03  # radians; a smaller turn costs sharpness and gains nothing
 
 
@@ -41,18 +44,18 @@ class Crop:
     box: Box | None  # if it encloses the code closely
 
     @classmethod
-    def of(
-        cls, picture: Image.Image, box: Box, *, has_squares: bool, is_close: bool
-    ) -> Crop | None:
+    def of(cls, picture: Array, box: Box, *, has_squares: bool, is_close: bool) -> Crop | None:
         """Cut a box out of a grey picture, unless it is too small."""
-        width, height = picture.size
+        from PIL import Image
+
+        height, width = picture.shape
         margin = max(_MIN_MARGIN, _MARGIN * max(box.width, box.height))
         left, top = max(0, floor(box.left - margin)), max(0, floor(box.top - margin))
         right = min(width, ceil(box.right + margin))
         bottom = min(height, ceil(box.bottom + margin))
         if right - left < _MIN_SIDE or bottom - top < _MIN_SIDE:
             return None
-        image = picture.crop((left, top, right, bottom))
+        image = Image.fromarray(picture[top:bottom, left:right])
         return cls(image, (left, top), has_squares, box if is_close else None)
 
     @cached_property
@@ -60,29 +63,39 @@ class Crop:
         return direction(self.image, has_squares=self.has_squares)
 
     def as_it_is(self) -> View:
-        return View(self.image, (1, 0, 0, 0, 1, 0), self.start)
+        return View(np.asarray(self.image), (1, 0, 0, 0, 1, 0), self.start)
 
-    def upright(self, scale: float, *, height_share: float = 1.0, is_exact: bool = True) -> View:
+    def upright(
+        self,
+        scale: float,
+        *,
+        share: float = 1.0,
+        most_lines: int = ALL_LINES,
+        is_close: bool = True,
+        is_exact: bool = True,
+    ) -> View:
         """Return the code with its gradients along the axes, scaled.
 
-        Of its height the part `height_share` in the middle is enough for bars. Exact pixels are
-        for reading, and take twice the time.
+        Of its height the part `share` in the middle is enough for bars, and of that some lines.
+        Exact pixels are for reading, and take twice the time.
         """
         from PIL import Image
 
         c, s = cos(self.angle), sin(self.angle)
         width, height = self.image.size
-        across, down = self._sides(abs(c), abs(s))
-        size = (ceil(scale * across), ceil(scale * down * height_share))
-        a, b = c / scale, s / scale  # from pixels of the turned picture to those of the crop
-        x = width / 2 - (a * size[0] - b * size[1]) / 2
-        y = height / 2 - (b * size[0] + a * size[1]) / 2
-        back = (a, -b, x, b, a, y)
+        across, down = self._sides(abs(c), abs(s), self.box if is_close else None)
+        # pixels of the crop between two pixels and between two lines
+        step, line_step = 1 / scale, max(1 / scale, down * share / most_lines)
+        size = (ceil(across / step), ceil(down * share / line_step))
+        a, b, d, e = c * step, -s * line_step, s * step, c * line_step
+        x = width / 2 - (a * size[0] + b * size[1]) / 2
+        y = height / 2 - (d * size[0] + e * size[1]) / 2
+        back = (a, b, x, d, e, y)
         method = Image.Resampling.BICUBIC if is_exact else Image.Resampling.BILINEAR
-        turned = self.image.transform(*(size, Image.Transform.AFFINE, back, method), fillcolor=128)
-        return View(turned, back, self.start)
+        turned = self.image.transform(size, Image.Transform.AFFINE, back, method, fillcolor=128)
+        return View(np.asarray(turned), back, self.start)
 
-    def _sides(self, c: float, s: float) -> tuple[float, float]:
+    def _sides(self, c: float, s: float, box: Box | None) -> tuple[float, float]:
         """Return how long a code can be along and across its gradients, by the cosine and sine.
 
         One of sides a and b that touches the edges of a box has a c + b s = width and
@@ -94,9 +107,8 @@ class Crop:
         across = min(width / max(c, small), height / max(s, small))
         down = min(width / max(s, small), height / max(c, small))
         skew = abs(c - s)
-        if self.box is None or skew < small:
+        if box is None or skew < small:
             return across, down
-        box = self.box
         error = max(2 * _MIN_MARGIN, _INEXACT * max(box.width, box.height)) / skew
         area = (c - s) * (c + s)
         return (
@@ -109,26 +121,27 @@ class Crop:
 class View:
     """A part of a picture, turned and scaled."""
 
-    image: Image.Image
+    grey: Array
     back: tuple[float, ...]  # the affine map to the part as it is in the picture
     start: tuple[int, int]  # of the part
 
     @classmethod
-    def of(cls, picture: Image.Image, area: Area, scale: int) -> View:
+    def of(cls, picture: Array, area: Area, scale: int) -> View:
         """Return an area of a picture that was scaled down before."""
-        start = scale * area[0], scale * area[1]
-        is_whole = area == (0, 0, *picture.size)
-        image = picture if is_whole else picture.crop(area)
-        return cls(image, (scale, 0, 0, 0, scale, 0), start)
+        left, top, right, bottom = area
+        grey = np.ascontiguousarray(picture[top:bottom, left:right])
+        return cls(grey, (scale, 0, 0, 0, scale, 0), (scale * left, scale * top))
 
-    def turned(self) -> View:
-        """Return the same turned by a quarter."""
+    def turned(self, *, every: int = 1) -> View:
+        """Return the same turned by a quarter, or of it every so many lines."""
         from PIL import Image
 
         a, b, c, d, e, f = self.back
-        last = self.image.width - 1
-        image = self.image.transpose(Image.Transpose.ROTATE_90)
-        return View(image, (b, -a, a * last + c, e, -d, d * last + f), self.start)
+        columns = self.grey[:, ::every]
+        last = every * (columns.shape[1] - 1)
+        turned = np.asarray(Image.fromarray(columns).transpose(Image.Transpose.ROTATE_90))
+        back = (b, -every * a, a * last + c, e, -every * d, d * last + f)
+        return View(turned, back, self.start)
 
     def in_picture(self, point: Point) -> Point:
         """Return the place of a point of this image in the picture."""
@@ -140,12 +153,12 @@ class View:
         """Return the code at another scale, in a fraction of the time that turning it takes."""
         from PIL import Image
 
-        old = self.image.size
-        new = [max(1, round(factor * side)) for side in old]
+        image = Image.fromarray(self.grey)
+        width, height = (max(1, round(factor * side)) for side in image.size)
         a, b, c, d, e, f = self.back
-        x, y = old[0] / new[0], old[1] / new[1]
-        image = self.image.resize((new[0], new[1]), Image.Resampling.BICUBIC)
-        return View(image, (a * x, b * y, c, d * x, e * y, f), self.start)
+        x, y = image.width / width, image.height / height
+        resized = image.resize((width, height), Image.Resampling.BICUBIC)
+        return View(np.asarray(resized), (a * x, b * y, c, d * x, e * y, f), self.start)
 
     def from_picture(self, point: Point) -> Point:
         """Return the place of a point of the picture in this image."""
@@ -188,16 +201,19 @@ def direction(image: Image.Image, *, has_squares: bool) -> float:
 
 
 def _middle(image: Image.Image) -> Array:
-    """Return the middle half of a crop as floats: its edges show what is next to the code.
+    """Return the middle of a crop as floats: its edges show what is next to the code.
 
-    Small crops are enlarged, because differences of single pixels are no gradients.
+    It is half of a small crop and a fifth of a large one. Small ones are enlarged, because
+    differences of single pixels are no gradients.
     """
     from PIL import Image
 
+    longest = max(image.size)
+    share = min(_MOST_MIDDLE, max(_LEAST_MIDDLE, _DIRECTION_SIDE / (_ENLARGED * longest)))
+    start, end = (1 - share) / 2, (1 + share) / 2
     width, height = image.size
-    box = (width / 4, height / 4, width * 3 / 4, height * 3 / 4)
-    longest = max(width, height) / 2
-    scale = 2.0 if longest < _DIRECTION_SIDE else _DIRECTION_SIDE / longest
-    size = (max(1, round(scale * width / 2)), max(1, round(scale * height / 2)))
+    box = (start * width, start * height, end * width, end * height)
+    scale = min(_ENLARGED, _DIRECTION_SIDE / (share * longest))
+    size = (max(1, round(scale * share * width)), max(1, round(scale * share * height)))
     method = Image.Resampling.BICUBIC if scale > 1 else Image.Resampling.BOX
     return np.asarray(image.resize(size, method, box), np.float32)

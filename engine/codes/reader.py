@@ -15,23 +15,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil, hypot, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from engine.arrays import Array
 from engine.codes.busy import busy_parts
-from engine.codes.deskew import Crop, View
+from engine.codes.deskew import ALL_LINES, Crop, View
 from engine.codes.formats import ClassFormats, Look, library
+from engine.codes.grey import grey_of
 from engine.vision.boxes import Boxes
 from engine.vision.code import Code, Corners, Point
 from engine.vision.detection import Box
 
-if TYPE_CHECKING:
-    from PIL import Image
-
 _READ_SCORE = 1.0  # of a code that was read and not detected
 _MAX_CROPS = 200  # of a picture, the best boxes first: each takes milliseconds
+_BARS_SHARE = 0.4  # of the height of bars, in the middle, that is read
+_TURNED_LINES = 2  # of turned bars, one in so many: zxing-cpp reads fewer of a large picture
+_FOLLOWED_LINES = 128  # in which the ends of bars are searched
 _MOST_PIXELS = 600_000  # of an enlarged crop
 _LONGEST_SIDE = 65535  # of a picture that zxing-cpp takes
 _LARGE = 2**20  # pixels; smaller pictures are read in one step
@@ -52,7 +53,8 @@ class _Variant(NamedTuple):
     scale: float
     is_thorough: bool = False  # also inverted, turned by a quarter and scaled down
     is_upright: bool = True  # turned by the direction of its gradients
-    height_share: float = 1.0  # the part of the height, in the middle, that is read
+    is_close: bool = True  # no more than the box needs
+    most_lines: int = ALL_LINES  # of bars; they are alike, so a few tell as much in less time
 
 
 # The first one reads nine of ten codes that any reads; on bars and rows a second one must agree.
@@ -63,11 +65,12 @@ _VARIANTS: dict[Look, tuple[_Variant, ...]] = {
         _Variant(2, is_thorough=True),
         _Variant(1, is_thorough=True, is_upright=False),
     ),
-    "rows": (_Variant(1.5), _Variant(2), _Variant(1)),
+    "rows": (_Variant(1.2), _Variant(1.4), _Variant(2)),
     "bars": (
-        _Variant(1.5, height_share=0.4),
-        _Variant(1, height_share=0.4),
-        _Variant(2.5, height_share=0.3, is_thorough=True),
+        _Variant(1.5, most_lines=24),
+        _Variant(1.2, most_lines=24),
+        _Variant(2.5, is_close=False, most_lines=64),
+        _Variant(1.7, is_close=False, is_thorough=True),
     ),
 }
 
@@ -119,8 +122,9 @@ class CodeReader:
         `pixels` are those of a picture, (height, width, channels). `classes` limits the codes that
         are added. The best scores come first.
         """
-        picture = _grey(pixels)
-        size = picture.size
+        picture = grey_of(pixels)
+        height, width = picture.shape
+        size = width, height
         rows = _edges(boxes, size)
         class_ids = boxes.class_ids.tolist()
         found: dict[int, _Reading] = {}  # by row
@@ -214,7 +218,7 @@ class CodeReader:
 
     def _read_box(
         self,
-        picture: Image.Image,
+        picture: Array,
         box: Box,
         formats: Collection[Any],
         first: _Reading | None,
@@ -243,7 +247,7 @@ class CodeReader:
         trusted = self._formats.checked if is_detected else self._formats.rows
         return first if first.zxing_format in trusted else None
 
-    def _whole_bars(self, picture: Image.Image, reading: _Reading) -> _Reading:
+    def _whole_bars(self, picture: Array, reading: _Reading) -> _Reading:
         """Return a 1-D code with the corners of its bars, of which only some rows were read."""
         if reading.zxing_format not in self._formats.linear:
             return reading
@@ -258,7 +262,7 @@ class CodeReader:
         return reading._replace(code=replace(reading.code, corners=corners))
 
     def _variants(
-        self, picture: Image.Image, box: Box, formats: Collection[Any], *, is_close: bool
+        self, picture: Array, box: Box, formats: Collection[Any], *, is_close: bool
     ) -> Iterator[_Reading]:
         """Yield what each way to look at a box says."""
         for look, of_look in self._formats.by_look(formats):
@@ -273,50 +277,58 @@ class CodeReader:
                         continue
                     upright = crop.as_it_is()
                 elif turned is None or look == "bars":  # few rows, blurred by scaling twice
-                    upright = crop.upright(scale, height_share=variant.height_share)
+                    share = _BARS_SHARE if look == "bars" else 1.0
+                    upright = crop.upright(
+                        scale,
+                        share=share,
+                        most_lines=variant.most_lines,
+                        is_close=variant.is_close,
+                    )
                     turned = upright, scale
                 else:
                     upright = turned[0].resized(scale / turned[1])
-                grey = np.asarray(upright.image)
-                codes = self._decoded(
-                    grey, of_look, is_thorough=variant.is_thorough, shrinks=variant.is_thorough
-                )
+                thorough = variant.is_thorough
+                codes = self._decoded(upright.grey, of_look, is_thorough=thorough, shrinks=thorough)
                 if look == "bars":  # some rows may say only a part
                     codes.sort(key=lambda code: len(code.text), reverse=True)
                 for code in codes:
                     yield self._reading(code, map(upright.in_picture, _corners(code)))
 
-    def _read_picture(self, picture: Image.Image) -> list[_Reading]:
+    def _read_picture(self, picture: Array) -> list[_Reading]:
         """Return what zxing-cpp reads without boxes, each code once."""
         readings: list[_Reading] = []
         for view, formats, is_thorough, shrinks in self._views(picture):
-            grey = np.asarray(view.image)
-            for code in self._decoded(grey, formats, is_thorough=is_thorough, shrinks=shrinks):
+            for code in self._decoded(view.grey, formats, is_thorough=is_thorough, shrinks=shrinks):
                 reading = self._reading(code, map(view.in_picture, _corners(code)))
                 if not any(_is_again(reading, each) for each in readings):
                     readings.append(reading)
         return readings
 
-    def _views(self, picture: Image.Image) -> Iterator[tuple[View, Collection[Any], bool, bool]]:
+    def _views(self, picture: Array) -> Iterator[tuple[View, Collection[Any], bool, bool]]:
         """Yield what to read of a picture, its formats, and two options of `_decoded`.
 
         This is all that zxing-cpp looks at by default, but for the parts of a large picture that
         are too flat for 2-D codes. It would take longer to turn the picture than Pillow.
         """
-        if max(picture.size) > _LONGEST_SIDE:
+        from PIL import Image
+
+        if max(picture.shape) > _LONGEST_SIDE:
             return
         scale = 1
-        while picture.width * picture.height > _LARGE:
-            whole = 0, 0, *picture.size
-            parts = busy_parts(np.asarray(picture))
+        while picture.size > _LARGE:
+            whole = 0, 0, picture.shape[1], picture.shape[0]
+            parts = busy_parts(picture)
             for look, formats in self._formats.by_look(self._formats.of_any):
                 for area in [whole] if look == "bars" else parts:
                     view = View.of(picture, area, scale)
                     yield view, formats, look == "squares", False
                     if look != "squares":
-                        yield view.turned(), formats, False, False
-            picture, scale = picture.reduce(_SMALLER), scale * _SMALLER
-        yield View.of(picture, (0, 0, *picture.size), scale), self._formats.of_any, True, True
+                        every = _TURNED_LINES if look == "bars" else 1
+                        yield view.turned(every=every), formats, False, False
+            smaller = Image.fromarray(picture).reduce(_SMALLER)
+            picture, scale = np.asarray(smaller), scale * _SMALLER
+        view = View(picture, (scale, 0, 0, 0, scale, 0), (0, 0))
+        yield view, self._formats.of_any, True, True
 
     def _decoded(
         self, grey: Array, formats: Collection[Any], *, is_thorough: bool, shrinks: bool
@@ -360,15 +372,6 @@ def _corners(code: Any) -> tuple[Point, Point, Point, Point]:
     )
 
 
-def _grey(pixels: Array) -> Image.Image:
-    from PIL import Image
-
-    if pixels.dtype != np.uint8:
-        pixels = np.rint(pixels * 255).astype(np.uint8)
-    pixels = np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
-    return Image.fromarray(pixels).convert("L")
-
-
 def _is_again(reading: _Reading, earlier: _Reading) -> bool:
     return reading.says_the_same(earlier) and _meet(reading.box, earlier.box)
 
@@ -392,15 +395,15 @@ class _Bars(NamedTuple):
     is_on_its_head: bool
 
 
-def _bars_of(picture: Image.Image, reading: _Reading, *, size: float = 1.0) -> _Bars | None:
+def _bars_of(picture: Array, reading: _Reading, *, size: float = 1.0) -> _Bars | None:
     """Return the bars of which some rows were read, or None if there are not enough pixels."""
     crop = Crop.of(
         picture, _square_around(reading.box, size=size), has_squares=False, is_close=False
     )
     if crop is None:
         return None
-    upright = crop.upright(1, is_exact=False)
-    grey = np.asarray(upright.image, np.float32)
+    upright = crop.upright(1, most_lines=_FOLLOWED_LINES, is_exact=False)
+    grey = upright.grey.astype(np.float32)
     height, width = grey.shape
     places = [upright.from_picture(corner) for corner in reading.code.corners]
     x, y = zip(*places, strict=True)
@@ -418,7 +421,7 @@ def _bars_of(picture: Image.Image, reading: _Reading, *, size: float = 1.0) -> _
     return _Bars(upright, grey, left, right, top, bottom, x[0] > x[1])
 
 
-def _is_whole_itf(picture: Image.Image, reading: _Reading) -> bool:
+def _is_whole_itf(picture: Array, reading: _Reading) -> bool:
     """Tell whether there is nothing but paper at both ends of the bars that were read."""
     bars = _bars_of(picture, reading, size=_WITH_QUIET)
     if bars is None:

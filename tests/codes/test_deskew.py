@@ -17,7 +17,7 @@ def turned(pattern, angle):
     code = Image.fromarray(pattern).rotate(angle, Image.Resampling.BICUBIC, expand=True)
     mask = Image.new("L", pattern.shape[::-1], 255).rotate(angle, expand=True)
     image.paste(code, (150 - code.width // 2, 150 - code.height // 2), mask)
-    return image
+    return np.asarray(image)
 
 
 def random_modules(rows, columns, width, height, seed=0):
@@ -28,7 +28,7 @@ def random_modules(rows, columns, width, height, seed=0):
 @pytest.mark.parametrize("angle", [-80, -50, -20, 0, 7, 33, 45, 71])
 def test_direction_is_that_across_bars(angle):
     bars = random_modules(1, 90, 2, 60)
-    found = degrees(direction(turned(bars, -angle), has_squares=False))
+    found = degrees(direction(Image.fromarray(turned(bars, -angle)), has_squares=False))
     assert abs((found - angle + 90) % 180 - 90) < 2
 
 
@@ -36,7 +36,9 @@ def test_direction_is_that_across_bars(angle):
 def test_direction_of_squares_repeats_with_a_quarter_turn(angle):
     squares = random_modules(24, 24, 5, 5)
     for quarter in (0, 90):
-        found = degrees(direction(turned(squares, quarter - angle), has_squares=True))
+        found = degrees(
+            direction(Image.fromarray(turned(squares, quarter - angle)), has_squares=True)
+        )
         assert abs(found - angle) < 2
 
 
@@ -49,17 +51,28 @@ def test_points_of_the_upright_code_are_mapped_back():
     picture = turned(random_modules(1, 60, 2, 50), -30)
     crop = Crop.of(picture, Box(60, 70, 240, 230), has_squares=False, is_close=False)
     upright = crop.upright(1.5)
-    middle = upright.in_picture((upright.image.width / 2, upright.image.height / 2))
-    assert middle == pytest.approx((150, 150), abs=1)
-    rows = np.asarray(upright.image, np.float32)[20:-20]
-    height, width = rows.shape
+    height, width = upright.grey.shape
+    assert upright.in_picture((width / 2, height / 2)) == pytest.approx((150, 150), abs=1)
+    rows = upright.grey[20:-20].astype(np.float32)
+    height = len(rows)
     inside = rows[height // 2 - 15 : height // 2 + 15, width // 2 - 60 : width // 2 + 60]
     assert inside.std(axis=0).mean() < 0.2 * inside.std()  # bars are vertical
 
 
+def test_some_lines_of_bars_are_all_over_their_height():
+    picture = turned(random_modules(1, 60, 2, 50), -30)
+    crop = Crop.of(picture, Box(60, 70, 240, 230), has_squares=False, is_close=False)
+    every, some = crop.upright(2, share=0.4), crop.upright(2, share=0.4, most_lines=7)
+    (height, width), few = every.grey.shape, len(some.grey)
+    assert some.grey.shape == (7, width)
+    for x, share in ((0, 0), (width / 2, 0.5), (width, 1)):
+        expected = every.in_picture((x, share * height))
+        assert some.in_picture((x, share * few)) == pytest.approx(expected, abs=1)
+
+
 def test_a_box_outside_the_picture_has_no_crop():
     for size, box in (((60, 50), Box(500, 10, 560, 40)), ((60, 2), Box(0, 0, 60, 2))):
-        crop = Crop.of(Image.new("L", size), box, has_squares=True, is_close=True)
+        crop = Crop.of(np.zeros(size[::-1], np.uint8), box, has_squares=True, is_close=True)
         assert crop is None
 
 
@@ -70,21 +83,25 @@ def test_a_close_box_tells_how_long_the_sides_of_a_code_are(angle):
     across, down = 160 * c + 40 * s, 160 * s + 40 * c
     box = Box(150 - across / 2, 150 - down / 2, 150 + across / 2, 150 + down / 2)
     close, loose = (
-        Crop.of(picture, box, has_squares=False, is_close=is_close).upright(1).image
+        Crop.of(picture, box, has_squares=False, is_close=is_close).upright(1).grey.shape
         for is_close in (True, False)
     )
-    assert close.width > 170
-    assert close.height > 50
-    share = close.width * close.height / (loose.width * loose.height)
+    assert close[1] > 170
+    assert close[0] > 50
+    share = close[0] * close[1] / (loose[0] * loose[1])
     most = {45: 1, 0: 0.9, 90: 0.9}
     assert share <= most.get(angle, 0.75)
 
 
 def test_a_view_turned_by_a_quarter_has_its_points_at_the_same_places():
     pixels = np.random.default_rng(0).integers(0, 256, (30, 50), np.uint8)
-    view = View.of(Image.fromarray(pixels), (7, 4, 40, 26), 1)
+    view = View.of(pixels, (7, 4, 40, 26), 1)
     for each in (view, view.turned(), view.turned().turned()):
         for x, y in ((0, 0), (20, 5), (3, 21)):
             left, top = each.in_picture((x, y))
-            assert each.image.getpixel((x, y)) == pixels[int(top), int(left)]
-    assert View.of(Image.fromarray(pixels), (7, 4, 40, 26), 3).in_picture((1, 2)) == (24, 18)
+            assert each.grey[y, x] == pixels[int(top), int(left)]
+    third = view.turned(every=3)
+    assert third.grey.shape == (11, 22)
+    left, top = third.in_picture((20, 5))
+    assert third.grey[5, 20] == pixels[int(top), int(left)]
+    assert View.of(pixels, (7, 4, 40, 26), 3).in_picture((1, 2)) == (24, 18)

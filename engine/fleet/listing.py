@@ -21,8 +21,8 @@ from engine.fleet.lazy_pictures import open_lazily
 from engine.inputs import Wanted
 from engine.sources import archive, media
 from engine.sources.expand import STDIN, expand, warn_about_other_files
+from engine.sources.left_out import LeftOut
 from engine.sources.media import Media, MediaKind
-from engine.sources.other_formats import OtherFormats
 from engine.vision.extensions import is_picture
 
 _TABLES = (".parquet", ".pq")
@@ -144,11 +144,11 @@ def _list_store(name: str, *, recursive: bool) -> Iterator[Entry]:
     if folder == name and (archives := sum(map(_is_archive, found))):
         warn_about_other_files(name, f"{archives} .tar file(s)", f"'{bare.rstrip('/')}/*{options}'")
     if folder == name:
-        other_formats = OtherFormats()
+        left_out = LeftOut()
         for each in found:
             if each.is_file:
-                other_formats.add(PurePosixPath(each.path).name)
-        other_formats.warn(name)
+                left_out.add(PurePosixPath(each.path).name)
+        left_out.warn(name)
     if not paths:
         yield Entry(name, problem=f"{shown(name)}: has no pictures")
     for each in paths:

@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 
 from engine.errors import ImageError
 from engine.files.naming import shown
-from engine.sources.other_formats import OtherFormats
+from engine.sources.left_out import LeftOut
 from engine.vision import picture_limits
 from engine.vision.extensions import is_picture
 
@@ -53,9 +53,9 @@ def extents(name: str, file: IO[bytes]) -> Iterator[Extent]:
     """
     offset = count = 0
     damage: Exception | None = None
-    other_formats = OtherFormats()
+    left_out = LeftOut()
     try:
-        for info in _pictures(file, other_formats):
+        for info in _pictures(file, left_out):
             if count == 0:
                 offset = info.offset
             count += 1
@@ -66,14 +66,14 @@ def extents(name: str, file: IO[bytes]) -> Iterator[Extent]:
         damage = error
     if count:
         yield Extent(offset, count)
-    other_formats.warn(name)
+    left_out.warn(name)
     if damage is not None:
         raise damage
 
 
 def paths(file: IO[bytes]) -> Iterator[str]:
     """Yield the paths of the pictures in an archive; only headers are read."""
-    return (info.name for info in _pictures(file, OtherFormats()))
+    return (info.name for info in _pictures(file, LeftOut()))
 
 
 def read(name: str, file: IO[bytes], extent: Extent | None = None) -> Iterator[Member]:
@@ -81,15 +81,15 @@ def read(name: str, file: IO[bytes], extent: Extent | None = None) -> Iterator[M
     left = None if extent is None else extent.pictures
     if extent is not None:
         file.seek(extent.offset)
-    other_formats = OtherFormats()
+    left_out = LeftOut()
     with _opened(file) as archive:
-        for info in _members(archive, other_formats):
+        for info in _members(archive, left_out):
             if left == 0:
                 return
             left = None if left is None else left - 1
             yield Member(info.name, _source(f"{name}#{info.name}", archive, info))
     if extent is None:  # a part was found by extents(), which warns
-        other_formats.warn(name)
+        left_out.warn(name)
 
 
 def output_of(path: str) -> str:
@@ -110,31 +110,31 @@ def _source(name: str, archive: tarfile.TarFile, info: tarfile.TarInfo) -> Named
         return ImageError(f"{shown(name)}: picture: cannot be read: {error}")
 
 
-def _pictures(file: IO[bytes], other_formats: OtherFormats) -> Iterator[tarfile.TarInfo]:
+def _pictures(file: IO[bytes], left_out: LeftOut) -> Iterator[tarfile.TarInfo]:
     with _opened(file) as archive:
-        yield from _members(archive, other_formats)
+        yield from _members(archive, left_out)
 
 
-def _members(archive: Any, other_formats: OtherFormats) -> Iterator[tarfile.TarInfo]:
+def _members(archive: Any, left_out: LeftOut) -> Iterator[tarfile.TarInfo]:
     for info in archive:
         archive.members.clear()  # would grow with the archive
         name = PurePosixPath(info.name).name
         if info.issym() or info.islnk():
-            other_formats.links += is_picture(name)
+            left_out.links += is_picture(name)
         elif not info.isreg():
             continue
         elif is_picture(name):
             yield info
         else:
-            other_formats.add(name)
-    _check_end(archive, other_formats)
+            left_out.add(name)
+    _check_end(archive, left_out)
 
 
-def _check_end(archive: Any, other_formats: OtherFormats) -> None:
+def _check_end(archive: Any, left_out: LeftOut) -> None:
     """Raise if what follows the last member is damaged, which ends an archive for `tarfile`."""
     archive.fileobj.seek(archive.offset)
     header = archive.fileobj.read(tarfile.BLOCKSIZE)
-    other_formats.has_end = bool(header)
+    left_out.has_end = bool(header)
     if 0 < len(header) < tarfile.BLOCKSIZE:
         raise tarfile.ReadError("breaks off in the middle of a header")
     if any(header):

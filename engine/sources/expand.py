@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import errno
-import fnmatch
 import glob
 import logging
 import os
-import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
 
 from engine.errors import InputError
 from engine.files.naming import shown
-from engine.sources import list_file
+from engine.sources import list_file, patterns
+from engine.sources.left_out import LeftOut
 from engine.sources.media import Media, MediaKind, is_camera, is_url, media_of, without_file_scheme
-from engine.sources.other_formats import OtherFormats
 from engine.vision.extensions import is_picture
 
 STDIN = "-"
-
-_NO_MATCH = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
-_MATCHES_ALL = re.compile(r"(^|/)\*\*(/\*)*$")
 
 _MAX_FOLDERS = 1000  # that are visited for a warning
 
@@ -112,14 +106,14 @@ def _problems(errors: Iterable[OSError]) -> Iterator[Media]:
 
 def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
     """Warn about links, formats that cannot be read, videos and archives; count the last two."""
-    other_formats = OtherFormats()
+    left_out = LeftOut()
     others: Counter[MediaKind] = Counter()
     links: list[str] = []
     for inner, folders, files in os.walk(folder):
         paths = (os.path.join(inner, each) for each in folders)  # noqa: PTH118
         links += filter(os.path.islink, paths)
         for each in files:
-            if other_formats.add(each) or is_picture(each) or each.startswith("."):
+            if left_out.add(each) or is_picture(each) or each.startswith("."):
                 continue
             if (kind := media_of(each).kind) in _LEFT_OUT:
                 others[kind] += 1
@@ -135,7 +129,7 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
         warn_about_other_files(
             folder, found, f"'{folder.rstrip('/')}/{'**' if recursive else '*'}'"
         )
-    other_formats.warn(folder)
+    left_out.warn(folder)
     return others.total()
 
 
@@ -173,14 +167,8 @@ def _expand_pattern(name: str, *, recursive: bool) -> Iterator[Media]:
     A pattern that ends with `**` has gone into all folders itself.
     """
     pattern = name.replace(os.sep, "/")
-    unreadable: list[OSError] = []
-    is_absolute = pattern.startswith("/")
-    parts = pattern.lstrip("/").split("/")
-    try:
-        matches = set(_matches("/" if is_absolute else "", parts, unreadable))
-    except ValueError:  # a NUL byte
-        matches = set()
-    problems = list(_problems(each for each in unreadable if each.errno not in _NO_MATCH))
+    matches, unreadable = patterns.matches(pattern)
+    problems = list(_problems(unreadable))
     yield from problems
     folders = {path for path in matches if Path(path).is_dir()}
     found = sorted(matches - folders)
@@ -190,13 +178,13 @@ def _expand_pattern(name: str, *, recursive: bool) -> Iterator[Media]:
             problem += ". A [ that is a part of a name is written [[]"
         yield Media(name, MediaKind.BROKEN, problem)
         return
-    root = _fixed_folder(pattern)
+    root = patterns.fixed_folder(pattern)
     for path in found:
         yield media_of(path, root=root)
     if not found:
         for folder in _outermost(folders) if recursive else sorted(folders):
             yield from _expand_folder(folder, recursive=recursive)
-    elif not _MATCHES_ALL.search(pattern):
+    elif not patterns.matches_all(pattern):
         inner = {each for each in folders if _is_below(each, root)}
         if recursive:
             yield from _expand_inner(_outermost(inner), root, without=matches)
@@ -241,44 +229,3 @@ def _outermost(folders: Iterable[str]) -> list[str]:
     """Return the folders that are in no other one of them, sorted."""
     paths = {PurePath(each): each for each in folders}
     return sorted(each for path, each in paths.items() if paths.keys().isdisjoint(path.parents))
-
-
-def _fixed_folder(pattern: str) -> str:
-    """Return the folders before the first one with a wildcard."""
-    parts = pattern.split("/")
-    fixed = next(at for at, part in enumerate(parts) if glob.has_magic(part))
-    return "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")
-
-
-def _matches(folder: str, parts: Sequence[str], unreadable: list[OSError]) -> Iterator[str]:
-    """Yield the paths below a folder whose parts match, some of them repeatedly.
-
-    Unlike those of `glob`, `**` does not follow links to folders, which may form circles, and
-    folders that may not be read are added to `unreadable`.
-    """
-    part, *others = parts
-    if part == "**":
-        for inner, folders, _ in os.walk(folder or ".", onerror=unreadable.append):
-            folders[:] = [each for each in folders if not each.startswith(".")]
-            below = inner if folder else inner.removeprefix(".").removeprefix("/")
-            yield from _matches(below, others or ["*"], unreadable)
-        return
-    try:
-        if glob.has_magic(part):
-            wanted = re.compile(fnmatch.translate(part))
-            names = os.listdir(folder or ".")  # noqa: PTH208 - keeps ./x as the user wrote it
-            found = [each for each in names if wanted.match(each)]
-            if not part.startswith("."):
-                found = [each for each in found if not each.startswith(".")]
-        else:
-            os.lstat(os.path.join(folder, part))  # noqa: PTH118
-            found = [part]
-    except OSError as error:
-        unreadable.append(error)
-        return
-    for name in found:
-        path = os.path.join(folder, name)  # noqa: PTH118
-        if others:
-            yield from _matches(path, others, unreadable)
-        else:
-            yield path

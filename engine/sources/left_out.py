@@ -1,4 +1,4 @@
-"""Warnings about what is left out: files in formats that cannot be read, parts of archives."""
+"""Warnings about what a search leaves out: files in other formats, parts of archives."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from engine.vision.extensions import EXTRA, needs_extra, unsupported_format
 _log = logging.getLogger("engine")
 
 
-class OtherFormats:
-    """Counts the files of a folder or an archive that cannot be read."""
+class LeftOut:
+    """Counts the files of a folder or an archive that cannot be read, and tells of its damage."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -112,6 +113,13 @@ _ULTRALYTICS = {
     "--img-size": "--imgsz",
     "--vid-stride": "--stride",
 }
+_ULTRALYTICS_WORDS = {
+    "model": "--cfg and --weights",
+    "source": _ULTRALYTICS["--source"],
+    "conf": "--threshold",
+    "iou": "--nms",
+    "imgsz": "--imgsz",
+}
 ULTRALYTICS_COMMANDS = {"predict": "detect", "track": "detect --track", "val": "evaluate"}
 
 
@@ -138,6 +146,9 @@ def run_action(command: str, arguments: argparse.Namespace, actions: Actions) ->
     action = arguments.action
     if action == "train":
         raise InputError(f"{command} train: {NO_TRAINING}")
+    if command == "yolo" and action in ("detect", *ULTRALYTICS_COMMANDS):
+        here = ULTRALYTICS_COMMANDS.get(action, action)
+        raise InputError(f"yolo {action} is ultralytics' command. Here it is {here}")
     if action not in actions:
         hint = suggest(action, actions)
         raise InputError(f"{command}: expected {', '.join(actions)}, got {action!r}.{hint}")
@@ -178,6 +189,10 @@ def refuse(argv: Sequence[str], known: Collection[str]) -> None:
             raise InputError(f"unknown option {word!r}.{suggest(word, known)}")
         if word in EQUIVALENTS:
             raise InputError(f"{word} is darknet's option. Here it is {EQUIVALENTS[word]}")
-        name = word.partition("=")[0].replace("_", "-")
+        name, equals, _ = word.partition("=")
+        if equals and name in _ULTRALYTICS_WORDS and not os.path.lexists(word):
+            here = _ULTRALYTICS_WORDS[name]
+            raise InputError(f"{name}= is ultralytics' spelling. Here it is {here}")
+        name = name.replace("_", "-")
         if name in _ULTRALYTICS and not takes_darknets:
             raise InputError(f"{name} is ultralytics' option. Here it is {_ULTRALYTICS[name]}")

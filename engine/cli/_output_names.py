@@ -124,10 +124,10 @@ class OutputNames:
                 _announce(each.name, name)
             yield NamedMedia(each, name)
 
-    def claim(self, name: str, source: str) -> None:
+    def claim(self, name: str, source: str, *, is_written: bool = False) -> None:
         """Record in all folders that a name belongs to a source, unless they say so."""
         for record in self._records:
-            record.claim(Owned(name, self._identity(source)))
+            record.claim(Owned(name, self._identity(source)), is_written=is_written)
 
     def leave_unfinished(self, name: str, video: str) -> None:
         """Record that the annotated video of this name is not whole."""

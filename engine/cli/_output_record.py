@@ -8,6 +8,7 @@ was stopped within a video.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Set
 from functools import cache
@@ -24,7 +25,10 @@ from engine.files.regular import open_regular
 from engine.sources.media import is_url
 
 FILE = ".engine-outputs.jsonl"
+
+_log = logging.getLogger("engine")
 _NOTHING = ("nothing",)  # what a folder holds of a file that was put back
+_LABELS, _FOUND = "labels", "labels of others"  # that were there before a run claimed the name
 
 
 class Owned(NamedTuple):
@@ -55,9 +59,18 @@ def _name_of(owned: Owned) -> str:
     return f"{owned.name}\n{owned.picture}"
 
 
+def owners_in(folder: str) -> list[Owned]:
+    """Return what the record of a folder says to a search; warn if it cannot be read."""
+    try:
+        return list(OutputRecord(folder, _name_of).owners.values())
+    except InputError as error:
+        _log.warning("%s. What earlier runs wrote is not known", str(error).removesuffix("."))
+        return []
+
+
 def files_in(folder: str) -> Set[str]:
     """Return the names of the files in a folder that add_file() has recorded."""
-    owners = OutputRecord(folder, _name_of).owners.values()
+    owners = owners_in(folder)
     return {each.name for each in owners if not each.picture and each.holds != _NOTHING}
 
 
@@ -66,8 +79,8 @@ def written_labels(files: Iterable[Path]) -> list[Path]:
 
     @cache
     def labels_in(folder: Path) -> Set[str]:
-        owners = OutputRecord(str(folder), _name_of).owners.values()
-        return {each.name for each in owners if each.picture and "labels" in each.holds}
+        owners = owners_in(str(folder))
+        return {each.name for each in owners if each.picture and _LABELS in each.holds}
 
     return [
         file
@@ -105,10 +118,13 @@ class OutputRecord:
             with open_regular(self._path, InputError) as file:
                 self._read_on(file)
 
-    def claim(self, owned: Owned) -> None:
-        """Add a line, unless there is one; refuse a name that another run has taken meanwhile."""
+    def claim(self, owned: Owned, *, is_written: bool = False) -> None:
+        """Add a line, unless there is one; refuse a name that another run has taken meanwhile.
+
+        Labels that exist already were written by others, unless the run has just written them.
+        """
         key = self._key_of(owned)
-        owned = self._with_holds(owned)
+        owned = self._with_holds(owned, is_written=is_written)
         if self.owners.get(key) == owned:
             return
         try:
@@ -118,7 +134,7 @@ class OutputRecord:
                 other = self._of_others.get(key, owned)
                 if other.picture != owned.picture:
                     raise self._taken_error(other)
-                owned = self._with_holds(owned)
+                owned = self._with_holds(owned, is_written=is_written)
                 if self.owners.get(key) == owned:  # another run has added the same line
                     return
                 self._add(file, [owned])
@@ -158,17 +174,21 @@ class OutputRecord:
         owner = self.owners.get(self._key_of(owned), owned)
         return owner.picture == owned.picture and not owner.is_done
 
-    def _with_holds(self, owned: Owned) -> Owned:
+    def _with_holds(self, owned: Owned, *, is_written: bool = True) -> Owned:
         """Add what earlier runs have written of this name; it stays unknown if it was."""
         earlier = self.owners.get(self._key_of(owned), owned)
-        if not earlier.picture or earlier is owned:
-            return owned._replace(holds=self.holds)
-        holds = {*earlier.holds, *self.holds} if earlier.holds else ()
+        holds = set(self.holds)
+        if not is_written and _LABELS in holds - {*earlier.holds} and self._has(owned, ".txt"):
+            holds = holds - {_LABELS} | {_FOUND}
+        if earlier.picture and earlier is not owned:
+            holds = holds.union(earlier.holds) if earlier.holds else set()
         return owned._replace(holds=tuple(sorted(holds)))
 
     def _has_file(self, owned: Owned) -> bool:
-        endings = (".txt", suffix_of(owned.picture))
-        return any(os.path.lexists(self._path.parent / (owned.name + each)) for each in endings)
+        return self._has(owned, ".txt") or self._has(owned, suffix_of(owned.picture))
+
+    def _has(self, owned: Owned, ending: str) -> bool:
+        return os.path.lexists(self._path.parent / (owned.name + ending))
 
     def _add(self, file: IO[bytes], added: Iterable[Owned]) -> None:
         """Write lines after the last whole one, at once."""

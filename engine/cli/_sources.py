@@ -351,13 +351,13 @@ def _folders_below_root(media: Media) -> Iterator[str]:
 def _results_below(folder: str) -> Callable[[str], bool] | None:
     """Return what tells whether a file is an output of a run in a folder; None if no run was."""
     from engine.cli._output_names import ending_of
-    from engine.cli._output_record import FILE, OutputRecord
+    from engine.cli._output_record import FILE, owners_in
     from engine.cli._sinks.file_names import sources_of_crop, with_other_format
     from engine.sources.media import is_url, media_of
 
     if not os.path.lexists(os.path.join(folder, FILE)):  # noqa: PTH118 - fast
         return None
-    owners = [each for each in OutputRecord(folder, str).owners.values() if each.picture]
+    owners = [each for each in owners_in(folder) if each.picture]
     there = os.path.realpath(folder)
     # Older records do not tell what there is: all of it, unless it is labels next to pictures.
     unknown = [each.picture for each in owners if not each.holds]

@@ -30,7 +30,7 @@ def redirected_file() -> os.stat_result | None:
 
 
 def lines() -> Iterator[str]:
-    """Yield each line as soon as it arrives; an interrupt ends the wait for more."""
+    """Yield each line, or name of `find -print0`, as it arrives; an interrupt ends the wait."""
     if sys.stdin is None:  # the process was started with a closed stdin
         raise InputError("-: expected names on standard input, which is closed")
     interrupted = Event()
@@ -61,7 +61,7 @@ def _lines(descriptor: int, interrupted: Event) -> Iterator[str]:
             chunks.put(error)
 
     Thread(target=read, name="engine-stdin", daemon=True).start()
-    rest, is_first = b"", True
+    rest, is_first, end = b"", True, b"\n"
     while not interrupted.is_set():
         try:
             chunk = chunks.get(timeout=_POLL_SECONDS)
@@ -71,13 +71,22 @@ def _lines(descriptor: int, interrupted: Event) -> Iterator[str]:
             raise InputError(f"-: standard input cannot be read: {chunk.strerror}")
         if is_first:
             chunk = chunk.removeprefix(codecs.BOM_UTF8)
-            _refuse_picture(chunk)
+            if _ends_names_with_nul(chunk):
+                end = b"\0"
+            else:
+                _refuse_picture(chunk)
             is_first = False
-        *lines, rest = (rest + chunk).split(b"\n")
+        *lines, rest = (rest + chunk).split(end)
         yield from map(os.fsdecode, lines)
         if not chunk:
             yield os.fsdecode(rest)
             return
+
+
+def _ends_names_with_nul(content: bytes) -> bool:
+    """Tell whether names are separated as by `find -print0`, which may hold line ends."""
+    first, nul, _ = content.partition(b"\0")
+    return bool(nul) and os.path.lexists(first)
 
 
 def _refuse_picture(content: bytes) -> None:

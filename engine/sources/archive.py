@@ -139,6 +139,7 @@ def _check_end(archive: Any, left_out: LeftOut) -> None:
         raise tarfile.ReadError("breaks off in the middle of a header")
     if any(header):
         raise tarfile.ReadError("invalid header")
+    left_out.has_more = any(archive.fileobj.read(tarfile.RECORDSIZE))
 
 
 def _opened(file: Any) -> tarfile.TarFile:

@@ -76,10 +76,7 @@ def _expand_entry(name: str, *, recursive: bool) -> Iterator[Media]:
 
 
 def _is_folder(name: str) -> bool:
-    try:
-        return Path(name).is_dir()
-    except (OSError, ValueError):  # a NUL byte or too long a name, which reading it will report
-        return False
+    return os.path.isdir(name)  # noqa: PTH112 - raises nothing: what is wrong is reported later
 
 
 def _expand_folder(name: str, *, recursive: bool, may_be_empty: bool = False) -> Iterator[Media]:
@@ -170,7 +167,7 @@ def _expand_pattern(name: str, *, recursive: bool) -> Iterator[Media]:
     matches, unreadable = patterns.matches(pattern)
     problems = list(_problems(unreadable))
     yield from problems
-    folders = {path for path in matches if Path(path).is_dir()}
+    folders = set(filter(_is_folder, matches))
     found = sorted(matches - folders)
     if not (matches or problems):
         problem = f"{shown(name)}: pattern: no file matches"

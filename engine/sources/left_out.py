@@ -19,6 +19,7 @@ class LeftOut:
         self._counts: Counter[str] = Counter()
         self.links = 0  # to pictures, in an archive
         self.has_end = True  # of an archive
+        self.has_more = False  # after its end marker, such as a second archive
 
     def add(self, name: str) -> bool:
         """Count a file of a format that cannot be read; return whether it is one."""
@@ -30,6 +31,9 @@ class LeftOut:
     def warn(self, where: str) -> None:
         if not self.has_end:
             what = "%s: archive: has no end marker, so it may have been cut off"
+            _log.warning(what, shown(where))
+        if self.has_more:
+            what = "%s: archive: what follows its end marker, perhaps another archive, is left out"
             _log.warning(what, shown(where))
         if self.links:
             what = "%s: links to pictures are left out: %d. Pack files in place of them"

@@ -11,6 +11,7 @@ PICTURE_EXTENSIONS = frozenset(
         ".jpg",
         ".jpeg",
         ".jpe",
+        ".jfif",
         ".png",
         ".webp",
         ".bmp",
@@ -20,6 +21,7 @@ PICTURE_EXTENSIONS = frozenset(
         ".ppm",
         ".pgm",
         ".pbm",
+        ".pnm",
         ".mpo",
     )
 )
@@ -33,7 +35,7 @@ _OF_THE_EXTRA = {
     ".j2k": "JPEG 2000",
     ".jpx": "JPEG 2000",
 }
-_UNSUPPORTED = {**_OF_THE_EXTRA, ".jxl": "JPEG XL"}
+_UNSUPPORTED = {**_OF_THE_EXTRA, ".jxl": "JPEG XL", ".tga": "TGA"}
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from engine import cli
-from engine.cli._output_record import FILE, OutputRecord, Owned
+from engine.cli._output_record import FILE, OutputRecord, Owned, written_labels
 from engine.errors import InputError
 from tests.pictures import write_picture
 
@@ -224,6 +224,27 @@ def test_a_run_that_overwrites_and_stops_is_completed_by_resume(here, detect, ha
     assert {path: path.stat().st_mtime_ns for path in here.glob("*/*/*.*")} == before
 
 
+@pytest.mark.parametrize("more", [(), ("-o", "drawn")])
+def test_labels_that_were_there_before_a_run_belong_to_others(here, detect, more):
+    """They are done for --resume, and neither replaced nor taken for results later."""
+    add(here, "x.jpg", "y.jpg")
+    mine = here / "labels" / "x.txt"
+    mine.parent.mkdir()
+    mine.write_text("0 .5 .5 1 1\n")
+    run = ("pics", "--save-txt", "labels", *more)
+    for _ in range(2):
+        assert detect(*run, "--resume")[0] == 0
+    label_files = sorted(here.glob("labels/*.txt"))
+    assert [each.name for each in written_labels(label_files)] == ["y.txt"]
+    status, told = detect(*run, "--overwrite")
+    assert (status, "would replace labels of pics/x.jpg" in told) == (2, True)
+    assert mine.read_text() == "0 .5 .5 1 1\n"
+    mine.unlink()
+    for option in ("--resume", "--overwrite"):
+        assert detect(*run, option)[0] == 0
+        assert written_labels(label_files) == label_files
+
+
 def test_an_archive_that_was_to_be_replaced_is_completed(here, detect):
     add(here, "x.jpg", "y.jpg", "z.jpg")
     with tarfile.open(here / "set.tar", "w") as file:
@@ -320,6 +341,16 @@ def test_a_damaged_record_is_one_line(here, detect, damage):
     what = "line 2: expected an output and its picture. Remove this file: then names alone"
     assert (status, told.strip().count("\n")) == (2, 0)
     assert f"labels/{FILE}: {what}" in told
+
+
+def test_a_search_goes_on_without_a_record_that_cannot_be_read(here, detect):
+    """It may be that of another user, whose pictures are read nevertheless."""
+    add(here, "a/x.jpg", "b/y.jpg")
+    (here / "pics" / "a" / FILE).mkdir()
+    status, told = detect("pics", "--recursive", "--save-txt", "labels")
+    what = f"pics/a/{FILE}: expected a file, got a folder. What earlier runs wrote is not known"
+    assert (status, what in told) == (0, True)
+    assert len(list(here.glob("labels/*/*.txt"))) == 2
 
 
 def test_a_record_that_is_no_file_is_one_line(here, detect):

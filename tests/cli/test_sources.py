@@ -88,6 +88,15 @@ def test_names_on_stdin_may_begin_like_a_picture_file(detect, tree):
     assert names_in(detect("-", stdin="éclair.jpg\n").out) == ["éclair.jpg"]
 
 
+def test_names_on_stdin_may_end_with_nul(detect, tree):
+    """As `find -print0` writes them, and because names may have line ends."""
+    (tree / "a.jpg").rename(tree / "two\nlines.jpg")
+    write_picture(tree / "b.jfif")
+    found = detect("-", "--jsonl", "-", stdin="./two\nlines.jpg\0b.jfif\0")
+    rows = [json.loads(line) for line in found.out.splitlines()]
+    assert [each["path"] for each in rows] == ["./two\nlines.jpg", "b.jfif"]
+
+
 def test_names_on_stdin_are_answered_one_ahead(tiny_detector, tree):
     command = [sys.executable, "-u", "-m", "engine", "detect", *tiny_detector.options, "-"]
     child = subprocess.Popen(

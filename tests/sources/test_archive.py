@@ -68,7 +68,7 @@ def test_a_file_that_is_no_archive_is_described(tmp_path, content, problem):
     assert str(item.source) == f"{path}: archive: cannot be read: {problem}"
 
 
-@pytest.mark.parametrize("damage", ["header", "cut", "end", "none"])
+@pytest.mark.parametrize("damage", ["header", "cut", "end", "more", "none"])
 def test_what_ends_an_archive_early_is_reported(tmp_path, caplog, damage):
     """`tarfile` takes a damaged header, and one that is cut off, for the end of an archive."""
     path = tmp_path / "set.tar"
@@ -78,6 +78,8 @@ def test_what_ends_an_archive_early_is_reported(tmp_path, caplog, damage):
     content = bytearray(path.read_bytes())
     if damage == "header":
         content[2 * tarfile.BLOCKSIZE] ^= 1
+    if damage == "more":
+        content *= 2
     whole = {"cut": 2 * tarfile.BLOCKSIZE + 100, "end": 4 * tarfile.BLOCKSIZE}
     path.write_bytes(content[: whole.get(damage)])
     *members, last = read_items([media_of(str(path))], FrameSelection())
@@ -88,7 +90,9 @@ def test_what_ends_an_archive_early_is_reported(tmp_path, caplog, damage):
     else:
         assert last.member == "3.jpg"
     what = f"{path}: archive: has no end marker, so it may have been cut off"
-    assert caplog.messages == [what] * (damage == "end")
+    if damage == "more":
+        what = f"{path}: archive: what follows its end marker, perhaps another archive, is left out"
+    assert caplog.messages == [what] * (damage in ("end", "more"))
     with path.open("rb") as file:
         found = archive.extents(str(path), file)
         assert next(found).pictures == len(members) + (damage not in reasons)

@@ -119,6 +119,18 @@ def test_folders_that_a_pattern_cannot_read_are_reported(tree, monkeypatch, patt
     assert broken.problem == "deep/er: folder: cannot be read: Permission denied"
 
 
+def test_names_that_may_not_be_looked_at_are_pictures(tree, monkeypatch):
+    """Of a folder that may be listed only: reading each of its pictures says what is wrong."""
+
+    def refuse(name, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(name))
+
+    for pattern in ("deep/er/*.bmp", "deep/er/d.bmp"):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "stat", refuse)
+            assert found(pattern) == ["deep/er/d.bmp"]
+
+
 def test_links_to_folders_are_counted_and_read_if_named(tree, caplog):
     (tree / "far").mkdir()
     (tree / "far" / "x.jpg").touch()

@@ -39,7 +39,11 @@ class Labels(Sink):
         self._real = lru_cache(maxsize=256)(real)
         self._replaces = existing == "replace"
         owners = OutputRecord(folder, str).owners.values()  # as they were before this run
-        self._own = {(f"{each.name}.txt", real(each.picture)) for each in owners if each.picture}
+        self._own = {
+            (f"{each.name}.txt", real(each.picture))
+            for each in owners
+            if each.picture and ("labels" in each.holds or not each.holds)
+        }
         pictures = [each for each in known if not each.media.has_frames]
         for media, output in pictures:
             self._protect_labels_of(media.name, f"{output}.txt")

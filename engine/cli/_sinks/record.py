@@ -81,6 +81,7 @@ class Replaced(Record):
         at_once: int = 1,
     ) -> None:
         super().__init__(naming, known, at_once=at_once)
+        self._reopens = reopens
         self._reopened = known if reopens else ()
         self._videos: dict[str, str] = {}  # sources, by names; their files are complete at the end
 
@@ -94,7 +95,7 @@ class Replaced(Record):
 
     def finish(self) -> None:
         for name, source in self._videos.items():
-            self._naming.claim(name, source)
+            self._naming.claim(name, source, is_written=True)
 
     def _leave_unfinished(self, name: str) -> None:
         super()._leave_unfinished(name)
@@ -104,4 +105,5 @@ class Replaced(Record):
         if item.frame and self.is_due(item):
             self._videos[item.output] = item.source_name
         else:
-            self._naming.claim(item.output, item.source_name)
+            is_written = self._reopens or self.is_due(item)
+            self._naming.claim(item.output, item.source_name, is_written=is_written)

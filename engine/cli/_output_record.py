@@ -28,6 +28,8 @@ FILE = ".engine-outputs.jsonl"
 
 _log = logging.getLogger("engine")
 _NOTHING = ("nothing",)  # what a folder holds of a file that was put back
+_PIXELS = {"pictures", "crops"}
+HIDDEN = "without "  # begins what pictures do not show
 _LABELS, _FOUND = "labels", "labels of others"  # that were there before a run claimed the name
 
 
@@ -110,6 +112,7 @@ class OutputRecord:
         self._path = Path(folder) / FILE
         self._key_of = key_of
         self.holds = holds
+        self._hidden = {each for each in holds if each.startswith(HIDDEN)}
         self._relative_folders: dict[str, str] = {}
         self._size = self._lines = 0  # that have been read
         self.owners: dict[str, Owned] = {}
@@ -170,9 +173,14 @@ class OutputRecord:
             raise unwritable(self._path, error) from None
 
     def is_due(self, owned: Owned) -> bool:
-        """Tell whether a run that was to replace the outputs of a picture has not done so."""
+        """Tell whether a run that was to replace the outputs of a picture has not done so.
+
+        Pictures in which an earlier run has hidden less, or other classes, are due as well.
+        """
         owner = self.owners.get(self._key_of(owned), owned)
-        return owner.picture == owned.picture and not owner.is_done
+        holds = {*owner.holds}
+        shows_more = not _PIXELS.isdisjoint(holds) and not self._hidden <= holds
+        return owner.picture == owned.picture and (shows_more or not owner.is_done)
 
     def _with_holds(self, owned: Owned, *, is_written: bool = True) -> Owned:
         """Add what earlier runs have written of this name; it stays unknown if it was."""
@@ -181,7 +189,10 @@ class OutputRecord:
         if not is_written and _LABELS in holds - {*earlier.holds} and self._has(owned, ".txt"):
             holds = holds - {_LABELS} | {_FOUND}
         if earlier.picture and earlier is not owned:
-            holds = holds.union(earlier.holds) if earlier.holds else set()
+            before = {*earlier.holds}
+            if is_written and _PIXELS & holds:
+                before = {each for each in before if not each.startswith(HIDDEN)}
+            holds = holds | before if before else set()
         return owned._replace(holds=tuple(sorted(holds)))
 
     def _has_file(self, owned: Owned) -> bool:

@@ -389,8 +389,10 @@ def _naming(
     common: str | None, arguments: argparse.Namespace, output_folders: Sequence[str]
 ) -> OutputNames:
     from engine.cli._output_names import OutputNames
+    from engine.cli._output_record import HIDDEN
 
     labels = getattr(arguments, "save_txt", None)
+    hidden = [each for way in ("blur", "pixelate") for each in getattr(arguments, way, None) or ()]
     folders: dict[str, tuple[str, ...]] = {}
     by_path: dict[str, str] = {}  # one folder may be named in two ways
     for kind, option in (("pictures", "output"), ("crops", "crops"), ("labels", "save_txt")):
@@ -398,6 +400,8 @@ def _naming(
         if path and (path in output_folders or kind == "labels"):
             folder = by_path.setdefault(os.path.realpath(path), path)
             folders[folder] = tuple(sorted((*folders.get(folder, ()), kind)))
+            if kind != "labels" and hidden:
+                folders[folder] += (HIDDEN + ",".join(sorted(hidden)),)
     return OutputNames(
         common,
         is_flat=getattr(arguments, "flat", False),

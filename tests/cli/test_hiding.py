@@ -43,6 +43,20 @@ def test_refusals(words, flags, message, capsys, tmp_path):
     assert not [each for each in tmp_path.rglob("*.png") if each.name != "a.png"]
 
 
+def test_resume_hides_in_pictures_that_an_earlier_run_wrote(words, tmp_path):
+    def pixels(*more):
+        assert cli.main([*words, "-o", "out", "--save-txt", "labels", *more]) == 0
+        return (tmp_path / "out" / "a.png").read_bytes()
+
+    visible = pixels()
+    hidden = pixels("--resume", "--blur", "all")
+    assert hidden != visible
+    assert pixels("--resume", "--blur", "all") == pixels("--resume") == hidden
+    assert pixels("--resume", "--pixelate", "cat") not in (hidden, visible)
+    assert pixels("--overwrite") == visible
+    assert pixels("--resume", "--blur", "all") == hidden
+
+
 def test_all_of_several_classes_is_hidden_in_pictures(words):
     assert cli.main([*words, "-o", "plain"]) == 0
     assert cli.main([*words, "-o", "hidden", "--blur", "all"]) == 0

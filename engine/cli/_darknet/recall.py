@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from engine.cli import FAILED
@@ -33,7 +34,8 @@ def run(
     overlap = 0.0
     with network.load(arguments, model, names=names) as detector:
         print(*network.heading(detector, model), sep="\n", flush=True)
-        suppression = network.suppression(detector, arguments.nms, usual=_NMS)
+        chosen = network.suppression(detector, arguments.nms, usual=_NMS)
+        suppression = replace(chosen, kind="default")  # whatever the .cfg says, as in darknet
         for number, (path, taken) in enumerate(network.read_all(detector, paths)):
             if isinstance(taken, ImageError):
                 print_stderr(f"Error: {taken}")

@@ -116,9 +116,11 @@ def _boxes(
     from engine.vision.rows import boxes_of, suppress_rows
 
     found = network.candidates(detector, taken, threshold=_THRESHOLD)
-    boxes = boxes_of(suppress_rows(found.rows, suppression))
     size = np.array(found.picture.size, np.float32)
-    xywh = boxes.xywh * np.tile(size, 2)
+    rows = found.rows.copy()
+    rows[:, :4] *= np.tile(size, 2)  # before NMS, which may look at distances
+    boxes = boxes_of(suppress_rows(rows, suppression))
+    xywh = boxes.xywh
     centre, half = xywh[:, :2].astype(np.float64) + style.origin, xywh[:, 2:] / 2.0
     low = np.maximum((centre - half).astype(np.float32), np.float32(style.origin))
     high = np.minimum((centre + half).astype(np.float32), size)

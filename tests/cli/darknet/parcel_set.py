@@ -41,6 +41,13 @@ def write(folder):
     (folder / "codes.data").write_text(text)
 
 
+def with_greedynms(folder):
+    """Write codes.cfg with another kind of NMS, and return the model."""
+    text = (ROOT / "cfg/codes.cfg").read_text()
+    (folder / "greedy.cfg").write_text(text.replace("[yolo]", "[yolo]\nnms_kind=greedynms"))
+    return (MODEL[0], str(folder / "greedy.cfg"), MODEL[2])
+
+
 def _labels(area):
     """Yield a line for each object that lies wholly inside the area."""
     left, top, right, bottom = area

@@ -1,7 +1,7 @@
 """`detector recall` prints darknet's counts."""
 
 from engine import cli
-from tests.cli.darknet.parcel_set import MODEL, recorded
+from tests.cli.darknet.parcel_set import MODEL, recorded, with_greedynms
 
 COMMAND = ["detector", "recall", *MODEL, "-nogpu"]
 
@@ -11,6 +11,12 @@ def test_the_lines_are_darknets(capsys):
     shown = capsys.readouterr()
     assert shown.out == recorded("recall.txt")
     assert shown.err == recorded("recall.err")
+
+
+def test_the_kind_of_nms_makes_no_difference(here, capsys):
+    """Darknet takes plain overlaps for this command."""
+    assert cli.main(["detector", "recall", *with_greedynms(here), "-nogpu"]) == 0
+    assert capsys.readouterr().err == recorded("recall.err")
 
 
 def test_pictures_without_labels_and_broken_ones_are_told(here, capsys):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from engine import cli
-from tests.cli.darknet.parcel_set import MODEL, assert_same_numbers, recorded
+from tests.cli.darknet.parcel_set import MODEL, assert_same_numbers, recorded, with_greedynms
 
 COMMAND = ["detector", "valid", *MODEL, "-nogpu"]
 
@@ -28,6 +28,14 @@ def test_voc(here, capsys):
     ]
     for each in written:
         assert_same_numbers(each.read_text(), recorded(f"results/{each.name}"))
+
+
+def test_nms_by_distance_is_that_of_pixels(here):
+    """One of the pictures is not square, so distances between boxes depend on the unit."""
+    assert cli.main(["detector", "valid", *with_greedynms(here), "-nogpu"]) == 0
+    written = sorted((here / "results").iterdir())
+    text = "".join(each.read_text() for each in written)
+    assert_same_numbers(text, recorded("valid-greedynms.txt"))
 
 
 def test_coco(here):

@@ -159,7 +159,7 @@ def reset_rnn(network: Network) -> None:
 
 
 def make_image(width: int, height: int, channels: int) -> IMAGE:
-    return IMAGE(width, height, channels, np.zeros((channels, height, width), np.float32))
+    return IMAGE(width, height, channels, np.zeros(channels * height * width, np.float32))
 
 
 def copy_image_from_bytes(image: IMAGE, content: bytes) -> None:
@@ -168,7 +168,7 @@ def copy_image_from_bytes(image: IMAGE, content: bytes) -> None:
     if pixels.size != image.data.size:
         sides = f"{image.w} x {image.h} x {image.c}"
         raise InputError(f"bytes: expected {image.data.size} for {sides}, got {pixels.size}")
-    image.data[...] = pixels.reshape(image.h, image.w, image.c).transpose(2, 0, 1)
+    image.data[:] = pixels.reshape(image.h, image.w, image.c).transpose(2, 0, 1).reshape(-1)
     image.data /= 255
 
 
@@ -177,12 +177,12 @@ def load_image(path: Text, width: int, height: int) -> IMAGE:
     picture = read(os.fsdecode(path), orient=False)
     size = (width, height) if width and height else picture.size
     pixels, _ = stretch(picture, size)
-    return IMAGE(*size, 3, pixels)
+    return IMAGE(*size, 3, pixels.reshape(-1))
 
 
 def letterbox_image(image: IMAGE, width: int, height: int) -> IMAGE:
     pixels, _ = letterbox(_to_picture(image), (width, height))
-    return IMAGE(width, height, image.c, pixels)
+    return IMAGE(width, height, image.c, pixels.reshape(-1))
 
 
 def free_image(image: IMAGE) -> None:

@@ -27,7 +27,7 @@ class IMAGE:
     w: int
     h: int
     c: int
-    data: Any = field(repr=False)  # (c, h, w) float32 in 0..1, or a ctypes pointer to float
+    data: Any = field(repr=False)  # c * h * w values of float32 in 0..1, or a ctypes pointer
 
     def rows(self, count: int, sides: tuple[int, int, int]) -> Array:
         """Return `count` images of these sides; a pointer is read as far as they need."""

@@ -95,11 +95,20 @@ def test_detect_image_finds_what_the_engine_finds(loaded, model, picture):
     np.testing.assert_allclose(boxes, sorted(map(tuple, expected.xywh.tolist())), rtol=1e-4)
 
 
+def test_the_numbers_of_an_image_are_in_one_row():
+    """As those of darknet.py, whose `data` is a pointer: planes of red, green and blue."""
+    image = darknet.make_image(4, 3, 3)
+    darknet.copy_image_from_bytes(image, bytes(range(36)))
+    assert [round(image.data[place] * 255) for place in (0, 1, 4, 12, 35)] == [0, 3, 12, 1, 35]
+    image.data[0] = 1
+    assert image.data.sum() * 255 == pytest.approx(sum(range(36)) + 255)
+
+
 def test_boxes_are_in_pixels_of_the_image_given(loaded, picture):
     network, names, _ = loaded
     image = image_of(picture)
     larger = darknet.load_image(str(picture), 128, 96)
-    assert (larger.w, larger.h, larger.data.shape) == (128, 96, (3, 96, 128))
+    assert (larger.w, larger.h, larger.data.shape) == (128, 96, (3 * 96 * 128,))
     small = darknet.detect_image(network, names, image, thresh=0.1, nms=0)
     large = darknet.detect_image(network, names, larger, thresh=0.1, nms=0)
     assert len(small) > 0

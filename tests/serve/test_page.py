@@ -328,6 +328,8 @@ def test_files_that_are_not_shown_are_named(page, tmp_path, pictures):
     page.wait(lambda: "2 of 3 files are not shown: d.mp4, c.png" in page.text("#status"))
     page.all(".thumb")[4].click()
     page.wait(lambda: page.text("#status").startswith("d.mp4: a video is played alone"))
+    page.choose(f"{broken}\n{video}")
+    page.wait(lambda: "2 of 2 files are not shown: c.png, d.mp4" in page.text("#status"))
 
 
 def test_threshold_and_classes_act_without_a_request(page, model, pictures):

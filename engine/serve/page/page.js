@@ -99,7 +99,7 @@ async function add(files) {
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
-  if (!current?.error) showProblems(added.filter((item) => item.error && items.includes(item)), added.length);
+  if (!(current?.error && current.isChosen)) showProblems(added.filter((item) => item.error && items.includes(item)), added.length);
   return undefined;
 }
 

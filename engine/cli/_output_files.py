@@ -107,14 +107,17 @@ def check_output(
     refuse_address(path)
     where = f"{option} {shown(path)}"
     target = Path(path)
-    if target.is_dir():
-        raise InputError(f"{where}: expected a file, got a folder")
-    reserved.reserve(option, path)
-    is_dangling = target.is_symlink() and not target.exists()
-    if (target.is_file() or is_dangling) and not overwrite:
-        raise InputError(f"{where}: exists already. {hint}")
-    if not target.exists():
-        make_folder(option, str(target.parent))
+    try:
+        if target.is_dir():
+            raise InputError(f"{where}: expected a file, got a folder")
+        reserved.reserve(option, path)
+        is_dangling = target.is_symlink() and not target.exists()
+        if (target.is_file() or is_dangling) and not overwrite:
+            raise InputError(f"{where}: exists already. {hint}")
+        if not target.exists():
+            make_folder(option, str(target.parent))
+    except OSError as error:  # its folder may not be entered
+        raise InputError(f"{where}: cannot be written: {error.strerror}") from None
 
 
 def check_ending(option: str, path: str, ending: str) -> None:
@@ -132,7 +135,7 @@ def make_folder(option: str, path: str) -> Path:
         if isinstance(error, (FileExistsError, NotADirectoryError)):
             reason = "there is a file of that name, or above it. Name another folder"
         raise InputError(f"{option} {shown(path)}: cannot create the folder: {reason}") from None
-    if not os.access(folder, os.W_OK):
+    if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{option} {shown(path)}: the folder is not writable")
     return folder
 

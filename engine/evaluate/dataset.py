@@ -58,7 +58,10 @@ def read(
         *(source, tuple(names), coco_category_ids(names), tuple(entries), problems),
         unlabelled=found.count(None),
         label_files=tuple(file for file in found if file is not None),
-        remarks=(*_repeated(source, pictures), *_with_others(source, pictures, found)),
+        remarks=(
+            *_repeated(source, pictures),
+            *(_with_others(source, pictures, found) if folder is None else ()),
+        ),
     )
 
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from numbers import Integral
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -40,10 +39,7 @@ def is_file(name: str) -> bool:
         return False
     if media_of(name).kind is not MediaKind.PICTURE:
         return False
-    try:
-        return not Path(name).is_dir()
-    except (OSError, ValueError):  # reading the picture will report it
-        return True
+    return not os.path.isdir(name)  # noqa: PTH112 - raises nothing: reading reports it
 
 
 def is_single(name: str) -> bool:

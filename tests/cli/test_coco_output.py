@@ -271,3 +271,15 @@ def test_an_annotation_file_without_categories_stops_the_run(detect, folder):
         done = detect("val/dog.jpg", *outputs, "--images-json", "truth.json")
         assert (done.status, done.out) == (2, "")
         assert done.err == "Error: truth.json: categories: expected at least one, got none\n"
+
+
+def test_a_folder_and_an_archive_of_one_name_give_different_file_names(detect, folder):
+    (folder / "set").mkdir()
+    write_picture(folder / "set" / "1.png")
+    with tarfile.open(folder / "set.tar", "w") as made:
+        made.add(folder / "val" / "dog.jpg", "1.png")
+    done = detect("set", "set.tar", "--coco-dataset", "set.json")
+    images = json.loads((folder / "set.json").read_text())["images"]
+    assert [each["file_name"] for each in images] == ["set/1.png", "set/1-2.png"]
+    what = "set.tar#1.png: has the name of another picture, so its file_name is set/1-2.png"
+    assert (done.status, what in done.err) == (0, True)

@@ -265,3 +265,14 @@ def test_classify_resumes(tiny_classifier, folder):
         (folder / name).write_bytes(whole[: len(whole) // 2])
     assert engine_here(*words, "--resume", cwd=folder).status == 0
     assert contents(folder) == expected
+
+
+@pytest.mark.parametrize("output", [("--csv", "a.csv", "--csv-all"), ("--jsonl", "a.jsonl")])
+def test_a_picture_is_the_same_however_its_path_is_spelled(command, folder, output):
+    (folder / "link").symlink_to("pics")
+    lines = []
+    for spelled in ("pics", "./pics", str(folder / "pics"), "pics/../link"):
+        words = [spelled if each == "pics" else each for each in command]
+        assert engine_here(*words, *output, "--resume", cwd=folder).status == 0
+        lines.append((folder / output[1]).read_text().count("\n"))
+    assert lines == lines[:1] * 4

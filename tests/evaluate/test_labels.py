@@ -197,6 +197,8 @@ def test_other_labels_in_a_second_place_are_reported(tmp_path, folder):
         f"{tmp_path}/{folder}: pictures with other labels in a second place: 1, such as"
         f" {tmp_path}/labels/a.txt. What counts is {tmp_path}/{folder}/a.txt"
     )
+    named = dataset.read(str(tmp_path / folder), NAMES, labels=str(tmp_path / "labels"))
+    assert named.remarks == ()
     (tmp_path / "labels/a.txt").write_text("0 .5 .5 1 1")
     assert dataset.read(str(tmp_path / folder), NAMES).remarks == ()
 

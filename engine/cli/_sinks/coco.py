@@ -226,6 +226,7 @@ class CocoDataset(Sink):
         self._categories = _Categories(None, ())
         self._images: list[str] = []
         self._names: set[str] = set()
+        self._file_names: set[str] = set()
         self._count = 0  # of annotations
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
@@ -250,6 +251,8 @@ class CocoDataset(Sink):
         name = _file_name(item)
         if not item.frame:  # a source keeps its folders, even if the outputs have none
             name = (PurePath(self._naming.folders_left_out(item)) / name).as_posix()
+        if not item.frame:
+            name = self._unused(name, item.name)
         image = {
             "id": image_id,
             "file_name": name,
@@ -286,6 +289,18 @@ class CocoDataset(Sink):
             **serialize.track_id(found),
         }
         self._out.write(",\n  " * (self._count > 1) + serialize.json_text(annotation))
+
+    def _unused(self, wanted: str, source: str) -> str:
+        """Return a file_name that no other picture has; announce a number."""
+        path, name, number = PurePath(wanted), wanted, 1
+        while name in self._file_names:
+            number += 1
+            name = path.with_name(f"{path.stem}-{number}{path.suffix}").as_posix()
+        if number > 1:
+            what = "--coco-dataset: %s: has the name of another picture, so its file_name is %s"
+            _log.warning(what, shown(source), shown(name))
+        self._file_names.add(name)
+        return name
 
 
 def _file_name(item: Item) -> str:

@@ -84,8 +84,8 @@ class BoxRows(Sink):
             return True if self._is_past_last else None
         rows = max(found, 1) if self._all_pictures else found
         key = _key_of(item)
-        is_missing = self._earlier.objects[key] < rows
-        if key == self._earlier.last and not is_missing:
+        is_missing = (self._earlier.objects_in(key) or 0) < rows
+        if self._earlier.is_last(key) and not is_missing:
             self._replaces_last = False
         return is_missing
 
@@ -131,7 +131,7 @@ class BoxRows(Sink):
 
     def _write(self, item: Item, rows: Iterable[Iterable[object]]) -> None:
         text = self._text(rows)
-        is_last = self._earlier is not None and _key_of(item) == self._earlier.last
+        is_last = self._earlier is not None and self._earlier.is_last(_key_of(item))
         if self._earlier is not None and is_last and self._replaces_last:
             self._out.replace(self._earlier.last_start, self._earlier.size, text)
             self._replaces_last = False

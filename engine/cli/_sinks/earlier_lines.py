@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from engine.cli._output_files import real
 from engine.errors import InputError
 from engine.files import locks
 from engine.files.atomic import NewFile, unwritable
 from engine.files.naming import escaped_bytes, shown
 from engine.sources.item import Item
+from engine.sources.media import is_url
 
 _BLOCK = 1 << 20
 _FOREIGN = "line {}: expected a line that this command writes"
@@ -40,9 +42,10 @@ class EarlierLines:
     path: Path
     has_groups: bool = False  # several lines for a picture, one after another
     size: int = 0  # of the lines that are kept, until the first one to leave out is removed
-    pictures: Counter[Key] = field(default_factory=Counter)
-    objects: Counter[Key] = field(default_factory=Counter)  # in each picture
+    _pictures: Counter[Key] = field(default_factory=Counter)
+    _objects: Counter[Key] = field(default_factory=Counter)  # in each picture
     last: Key | None = None
+    _real_folders: dict[str, str] = field(default_factory=dict)
     _latest: Key | None = None  # the last picture asked for that has lines
     last_start: int = 0  # where the lines of the last picture begin
     is_torn: bool = False  # the run was killed while it wrote a line, perhaps of the last picture
@@ -93,15 +96,26 @@ class EarlierLines:
                     if found.has_failed:
                         earlier._leave_out(len(line))
                     else:
-                        earlier._keep(found.key, len(line))
-                        earlier.objects[found.key] += found.objects
+                        key = earlier._same(found.key)
+                        earlier._keep(key, len(line))
+                        earlier._objects[key] += found.objects
         except OSError as error:
             raise InputError(f"{where}: cannot be read: {error.strerror}") from None
         return earlier
 
+    def _same(self, key: Key) -> Key:
+        """Return the key that a picture has however its path is spelled."""
+        text, frame = key
+        if is_url(text):
+            return key
+        folder, name = os.path.split(text)
+        if folder not in self._real_folders:
+            self._real_folders[folder] = real(folder or ".")
+        return os.path.join(self._real_folders[folder], name), frame  # noqa: PTH118
+
     def _keep(self, key: Key | None, size: int) -> None:
         if key is not None and not (self.has_groups and key == self.last):
-            self.pictures[key] += 1
+            self._pictures[key] += 1
             self.last, self.last_start = key, self.size
         self.size += size
 
@@ -115,21 +129,31 @@ class EarlierLines:
 
         The lines of a picture that is named twice in a row form one group.
         """
-        if self.continues(key):
+        key = self._same(key)
+        if self._continues(key):
             return True
-        if not self.pictures[key]:
+        if not self._pictures[key]:
             return False
-        self.pictures[key] -= 1
+        self._pictures[key] -= 1
         self._latest = key
         return True
 
-    def continues(self, key: Key) -> bool:
+    def _continues(self, key: Key) -> bool:
         """Tell whether the latest picture that has lines is asked for once more."""
         return self.has_groups and key == self._latest
 
     def may_lack(self, key: Key) -> bool:
         """Tell whether these are the last lines, of which some may not have been written."""
-        return key == self.last and self.pictures[key] == 1 and not self.continues(key)
+        key = self._same(key)
+        return key == self.last and self._pictures[key] == 1 and not self._continues(key)
+
+    def is_last(self, key: Key) -> bool:
+        """Tell whether the last lines are those of a picture."""
+        return self._same(key) == self.last
+
+    def objects_in(self, key: Key) -> int | None:
+        """Return how many objects the lines of a picture name, or None if it has no lines."""
+        return self._objects.get(self._same(key))
 
     def check(self) -> None:
         """Raise if another run writes the file, or has written it since it was read."""

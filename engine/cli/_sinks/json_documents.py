@@ -98,7 +98,7 @@ class JsonLines(Sink):
         return self._earlier is None or not self._earlier.has(key_of(item))
 
     def found(self, item: Item) -> int | None:
-        return None if self._earlier is None else self._earlier.objects.get(key_of(item))
+        return None if self._earlier is None else self._earlier.objects_in(key_of(item))
 
     def lock(self) -> None:
         if self._earlier is None:

@@ -120,7 +120,7 @@ def test_folders_that_a_pattern_cannot_read_are_reported(tree, monkeypatch, patt
 
 
 def test_names_that_may_not_be_looked_at_are_pictures(tree, monkeypatch):
-    """Of a folder that may be listed only: reading each of its pictures says what is wrong."""
+    """In a folder that may be listed only, reading each picture says what is wrong."""
 
     def refuse(name, **_):
         raise PermissionError(errno.EACCES, "Permission denied", str(name))

@@ -89,7 +89,7 @@ def average_of(curve, points):
     if points:
         return (
             sum(
-                max((p for p, r in curve if r >= point / (points - 1)), default=0.0)
+                max((p for p, r in curve if r >= point * (1 / (points - 1))), default=0.0)
                 for point in range(points)
             )
             / points

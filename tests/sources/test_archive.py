@@ -57,7 +57,10 @@ def test_links_to_pictures_are_counted(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (gzip.compress(bytes(2000), mtime=0), "expected a .tar file, got a gzip archive. Unpack it first."),
+        (
+            gzip.compress(bytes(2000), mtime=0),
+            "expected a .tar file, got a gzip archive. Unpack it first.",
+        ),
         (b"something" * 200, "invalid header"),
     ],
 )

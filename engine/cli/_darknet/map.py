@@ -131,7 +131,10 @@ def closing_lines(report: Report) -> Iterator[str]:
 
 
 def _share(part: int, whole: int) -> float:
-    return part / whole if whole else math.nan
+    """Return a quotient as float32, as darknet's: 26 / 80 is printed as 0.32."""
+    import numpy as np
+
+    return float(np.float32(part) / np.float32(whole)) if whole else math.nan
 
 
 def _two(value: float) -> str:

@@ -3,6 +3,7 @@
 import pytest
 
 from engine import cli
+from engine.cli._darknet.map import _share as share
 from tests.cli.darknet.parcel_set import MODEL, recorded
 
 COMMAND = ["detector", "map", *MODEL, "-nogpu"]
@@ -87,3 +88,7 @@ def test_evaluate_has_the_same_counts(capsys):
     options = ["--method", "darknet", "--device", "cpu", "--nms", "0.95"]
     assert cli.main(["evaluate", *MODEL, *options]) == 0
     assert closing_lines(capsys.readouterr().out) == expected
+
+
+def test_shares_are_rounded_from_float32():
+    assert f"{share(26, 80):1.2f}" == "0.32"

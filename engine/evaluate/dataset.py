@@ -8,6 +8,7 @@ Annotations are tried as well.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from functools import partial
@@ -67,8 +68,8 @@ def read(
 
 def _repeated(source: str, pictures: Sequence[Path]) -> Iterator[str]:
     """Yield a line about the pictures that a list names more than once."""
-    counts = Counter(pictures)
-    names = [str(path) for path, count in counts.items() if count > 1]
+    counts = Counter(map(os.path.realpath, pictures))
+    names = [path for path, count in counts.items() if count > 1]
     if names:
         what = f"names {len(names)} of {len(counts)} pictures more than once, such as"
         yield f"{shown(source)}: {what} {shown(names[0])}: each counts as often"

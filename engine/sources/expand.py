@@ -47,6 +47,12 @@ def _expand_name(name: str, *, recursive: bool) -> Iterator[Media]:
     if not _is_list(name):
         yield from _expand_entry(name, recursive=recursive)
         return
+    if glob.has_magic(name) and not os.path.lexists(name):
+        problem = (
+            f"{shown(name)}: a pattern does not find lists. Let the shell expand it: no quotes"
+        )
+        yield Media(name, MediaKind.BROKEN, problem)
+        return
     try:
         entries = list_file.read(name)
     except InputError as error:

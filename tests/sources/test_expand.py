@@ -319,3 +319,13 @@ def test_file_named_like_a_camera_is_the_file(tree):
 def test_impossible_names_are_reported_when_read(name):
     (place,) = expand([name])
     assert place.kind is MediaKind.PICTURE
+
+
+def test_a_pattern_of_lists_has_a_hint(tree):
+    (tree / "a.txt").write_text("a.PNG\n")
+    (broken,) = expand(["*.txt"])
+    assert broken.problem == (
+        "*.txt: a pattern does not find lists. Let the shell expand it: no quotes"
+    )
+    (tree / "[x].txt").write_text("a.PNG\n")
+    assert found("[x].txt") == ["a.PNG"]

@@ -48,10 +48,8 @@ def _expand_name(name: str, *, recursive: bool) -> Iterator[Media]:
         yield from _expand_entry(name, recursive=recursive)
         return
     if glob.has_magic(name) and not os.path.lexists(name):
-        problem = (
-            f"{shown(name)}: a pattern does not find lists. Let the shell expand it: no quotes"
-        )
-        yield Media(name, MediaKind.BROKEN, problem)
+        problem = "a pattern does not find lists. Let the shell expand it: no quotes"
+        yield Media(name, MediaKind.BROKEN, f"{shown(name)}: {problem}")
         return
     try:
         entries = list_file.read(name)

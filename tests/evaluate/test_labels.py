@@ -176,9 +176,10 @@ def test_labels_are_found_next_to_a_folder_of_any_name(tmp_path, monkeypatch, la
 
 def test_a_picture_that_is_named_twice_is_reported(tmp_path):
     put(tmp_path, "a.jpg", "b.jpg")
-    (tmp_path / "list.txt").write_text("a.jpg\nb.jpg\n./a.jpg\n")
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "list.txt").write_text("a.jpg\nb.jpg\n./a.jpg\nlink/a.jpg\n")
     truth = dataset.read(str(tmp_path / "list.txt"), NAMES)
-    assert len(truth.entries) == 3
+    assert len(truth.entries) == 4
     assert truth.remarks == (
         f"{tmp_path}/list.txt: names 1 of 2 pictures more than once, such as {tmp_path}/a.jpg:"
         " each counts as often",

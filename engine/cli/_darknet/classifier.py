@@ -38,7 +38,7 @@ def predict(arguments: argparse.Namespace, model: Files) -> int:
         parents = net.graph.tree_parents
         for path in files.pictures(model.picture):
             try:
-                found = net.classify(path)
+                found: Any = next(net.stream([path], expand=False))
             except ImageError as error:
                 print_stderr(f"Error: {error}")
                 failures += 1

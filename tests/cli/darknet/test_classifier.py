@@ -22,14 +22,16 @@ def test_predict(capsys, model):
 
 
 def test_predict_asks_for_names(here, capsys, monkeypatch, model):
-    (here / "names").write_text("set/1.png\nset/none.png\n")
+    (here / "names").write_text("set\nset/1.png\nset/none.png\n")
     with (here / "names").open() as names:
         monkeypatch.setattr("sys.stdin", names)
         assert cli.main(["classifier", "predict", *model, "-nogpu"]) == 1
     shown = capsys.readouterr()
-    assert "Enter Image Path: 48 48\nset/1.png: Predicted in " in shown.out
+    assert "Enter Image Path: Enter Image Path: 48 48\nset/1.png: Predicted in " in shown.out
     assert shown.out.endswith("\nsix: 0.221819\none: 0.201268\n" + 2 * "Enter Image Path: ")
-    assert shown.err.startswith("Error: set/none.png: ")
+    of_folder, of_none = shown.err.splitlines()
+    assert of_folder == "Error: set: picture: expected a file, got a folder"
+    assert of_none.startswith("Error: set/none.png: ")
 
 
 def test_valid(capsys, model):

@@ -7,6 +7,7 @@ squares it is computed from fourth powers, in which all four sides of a module c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import atan2, ceil, cos, floor, pi, sin
@@ -27,7 +28,7 @@ _MARGIN = 0.12  # around a box, relative to its longer side: for the quiet zone 
 _MIN_MARGIN = 6  # pixels
 _INEXACT = 0.12  # of the longer side of a box: how much both its sides may be off, together
 _MIN_SIDE = 4  # pixels of a crop; there is no smaller code
-_DIRECTION_SIDE = 200  # pixels of the part of a crop in which the direction is measured
+_DIRECTION_SIDE = 160  # pixels of the part of a crop in which the direction is measured
 _LEAST_MIDDLE, _MOST_MIDDLE = 0.2, 0.5  # of a crop, which are that part
 _ENLARGED = 2.0  # times, at most
 ALL_LINES = 2**16
@@ -126,14 +127,20 @@ class View:
     start: tuple[int, int]  # of the part
 
     @classmethod
-    def of(cls, picture: Array, area: Area, scale: int) -> View:
-        """Return an area of a picture that was scaled down before."""
-        left, top, right, bottom = area
+    def scaled(cls, picture: Array, scale: int, area: Area | None = None) -> View:
+        """Return a picture that was scaled down before, or an area of it."""
+        left, top, right, bottom = area or (0, 0, picture.shape[1], picture.shape[0])
         grey = np.ascontiguousarray(picture[top:bottom, left:right])
         return cls(grey, (scale, 0, 0, 0, scale, 0), (scale * left, scale * top))
 
+    def lines(self, *, every: int) -> View:
+        """Return one in so many lines."""
+        a, b, c, d, e, f = self.back
+        lines = np.ascontiguousarray(self.grey[::every])
+        return View(lines, (a, every * b, c, d, every * e, f), self.start)
+
     def turned(self, *, every: int = 1) -> View:
-        """Return the same turned by a quarter, or of it every so many lines."""
+        """Return the same turned by a quarter; of its lines then one in so many."""
         from PIL import Image
 
         a, b, c, d, e, f = self.back
@@ -148,6 +155,16 @@ class View:
         x, y = point
         a, b, c, d, e, f = self.back
         return a * x + b * y + c + self.start[0], d * x + e * y + f + self.start[1]
+
+    def around(self, points: Sequence[Point]) -> View:
+        """Return the part that encloses some points, with a margin."""
+        x, y = zip(*points, strict=True)
+        margin = max(_MIN_MARGIN, _MARGIN * max(max(x) - min(x), max(y) - min(y)))
+        left, top = max(0, floor(min(x) - margin)), max(0, floor(min(y) - margin))
+        part = self.grey[top : ceil(max(y) + margin), left : ceil(max(x) + margin)]
+        a, b, c, d, e, f = self.back
+        back = (a, b, a * left + b * top + c, d, e, d * left + e * top + f)
+        return View(part, back, self.start)
 
     def resized(self, factor: float) -> View:
         """Return the code at another scale, in a fraction of the time that turning it takes."""

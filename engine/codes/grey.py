@@ -21,6 +21,7 @@ def grey_of(pixels: Array) -> Array:
     grey = np.empty((height, width), np.uint8)
     rows = max(1, _AT_ONCE // width)
     for top in range(0, height, rows):
-        some = pixels[top : top + rows, :, : len(weights)].astype(np.float32)
-        grey[top : top + rows] = some @ weights + np.float32(0.5)
+        some = pixels[top : top + rows, :, : len(weights)].astype(np.float32) @ weights
+        some += 0.5
+        grey[top : top + rows] = some
     return grey

@@ -31,8 +31,8 @@ from engine.vision.detection import Box
 _READ_SCORE = 1.0  # of a code that was read and not detected
 _MAX_CROPS = 200  # of a picture, the best boxes first: each takes milliseconds
 _BARS_SHARE = 0.4  # of the height of bars, in the middle, that is read
-_TURNED_LINES = 2  # of turned bars, one in so many: zxing-cpp reads fewer of a large picture
-_FOLLOWED_LINES = 128  # in which the ends of bars are searched
+_LINES = 2  # of bars that are turned or made smaller, one in so many is read
+_FOLLOWED_LINES = 64  # at most, in which the ends of bars are searched
 _MOST_PIXELS = 600_000  # of an enlarged crop
 _LONGEST_SIDE = 65535  # of a picture that zxing-cpp takes
 _LARGE = 2**20  # pixels; smaller pictures are read in one step
@@ -61,11 +61,11 @@ class _Variant(NamedTuple):
 # Some 2-D codes are read only from the very pixels of the picture.
 _VARIANTS: dict[Look, tuple[_Variant, ...]] = {
     "squares": (
-        _Variant(1.5),
+        _Variant(1.2),
         _Variant(2, is_thorough=True),
         _Variant(1, is_thorough=True, is_upright=False),
     ),
-    "rows": (_Variant(1.2), _Variant(1.4), _Variant(2)),
+    "rows": (_Variant(1.2), _Variant(1.4), _Variant(1.7)),
     "bars": (
         _Variant(1.5, most_lines=24),
         _Variant(1.2, most_lines=24),
@@ -233,8 +233,6 @@ class CodeReader:
             if first.zxing_format not in self._formats.easily_misread:
                 return first
         for reading in readings:
-            if not self._fits(reading, box, formats):
-                continue
             if reading.zxing_format not in self._formats.easily_misread:
                 return reading
             votes.append(reading)
@@ -264,7 +262,7 @@ class CodeReader:
     def _variants(
         self, picture: Array, box: Box, formats: Collection[Any], *, is_close: bool
     ) -> Iterator[_Reading]:
-        """Yield what each way to look at a box says."""
+        """Yield what each way to look at a box says of a code in it."""
         for look, of_look in self._formats.by_look(formats):
             crop = Crop.of(picture, box, has_squares=look == "squares", is_close=is_close)
             if crop is None:
@@ -292,7 +290,11 @@ class CodeReader:
                 if look == "bars":  # some rows may say only a part
                     codes.sort(key=lambda code: len(code.text), reverse=True)
                 for code in codes:
-                    yield self._reading(code, map(upright.in_picture, _corners(code)))
+                    reading = self._reading(code, map(upright.in_picture, _corners(code)))
+                    if self._fits(reading, box, formats):
+                        if turned and upright is turned[0]:  # the next look is only at this code
+                            turned = upright.around(_corners(code)), scale
+                        yield reading
 
     def _read_picture(self, picture: Array) -> list[_Reading]:
         """Return what zxing-cpp reads without boxes, each code once."""
@@ -307,28 +309,38 @@ class CodeReader:
     def _views(self, picture: Array) -> Iterator[tuple[View, Collection[Any], bool, bool]]:
         """Yield what to read of a picture, its formats, and two options of `_decoded`.
 
-        This is all that zxing-cpp looks at by default, but for the parts of a large picture that
-        are too flat for 2-D codes. It would take longer to turn the picture than Pillow.
+        This is all that zxing-cpp looks at by default, but for lines of bars next to others, and
+        for parts of a large picture that are too flat for 2-D codes. It would take longer to turn
+        the picture than Pillow.
         """
         from PIL import Image
 
         if max(picture.shape) > _LONGEST_SIDE:
             return
+        bars = self._formats.of_any & self._formats.linear
+        others = self._formats.of_any - bars
         scale = 1
         while picture.size > _LARGE:
-            whole = 0, 0, picture.shape[1], picture.shape[0]
-            parts = busy_parts(picture)
-            for look, formats in self._formats.by_look(self._formats.of_any):
-                for area in [whole] if look == "bars" else parts:
-                    view = View.of(picture, area, scale)
-                    yield view, formats, look == "squares", False
-                    if look != "squares":
-                        every = _TURNED_LINES if look == "bars" else 1
-                        yield view.turned(every=every), formats, False, False
+            if bars:
+                whole = View.scaled(picture, scale)
+                yield whole, bars, False, False
+                yield whole.turned(every=_LINES), bars, False, False
+            for area in busy_parts(picture) if others else ():
+                part = View.scaled(picture, scale, area)
+                for look, formats in self._formats.by_look(others):
+                    yield part, formats, look == "squares", False
+                    if look == "rows":
+                        yield part.turned(), formats, False, False
             smaller = Image.fromarray(picture).reduce(_SMALLER)
             picture, scale = np.asarray(smaller), scale * _SMALLER
-        view = View(picture, (scale, 0, 0, 0, scale, 0), (0, 0))
-        yield view, self._formats.of_any, True, True
+        whole = View.scaled(picture, scale)
+        if scale == 1 or not bars:
+            yield whole, self._formats.of_any, True, True
+            return
+        yield whole.lines(every=_LINES), bars, False, True
+        yield whole.turned(every=_LINES), bars, False, True
+        if others:
+            yield whole, others, True, True
 
     def _decoded(
         self, grey: Array, formats: Collection[Any], *, is_thorough: bool, shrinks: bool

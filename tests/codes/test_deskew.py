@@ -93,15 +93,17 @@ def test_a_close_box_tells_how_long_the_sides_of_a_code_are(angle):
     assert share <= most.get(angle, 0.75)
 
 
-def test_a_view_turned_by_a_quarter_has_its_points_at_the_same_places():
+def test_points_of_parts_and_lines_of_a_view_are_at_the_same_places():
     pixels = np.random.default_rng(0).integers(0, 256, (30, 50), np.uint8)
-    view = View.of(pixels, (7, 4, 40, 26), 1)
-    for each in (view, view.turned(), view.turned().turned()):
-        for x, y in ((0, 0), (20, 5), (3, 21)):
+    view = View.scaled(pixels, 1, (7, 4, 40, 26))
+    third = view.turned(every=3)
+    part = view.around([(15, 12), (18, 12), (18, 10), (15, 10)])
+    some = view.lines(every=2)
+    assert third.grey.shape == (11, 22)
+    assert part.grey.shape == (14, 15)
+    assert some.grey.shape == (11, 33)
+    for each in (view, third, part, some, view.turned(), view.turned().turned()):
+        for x, y in ((0, 0), (12, 5), (3, 9)):
             left, top = each.in_picture((x, y))
             assert each.grey[y, x] == pixels[int(top), int(left)]
-    third = view.turned(every=3)
-    assert third.grey.shape == (11, 22)
-    left, top = third.in_picture((20, 5))
-    assert third.grey[5, 20] == pixels[int(top), int(left)]
-    assert View.of(pixels, (7, 4, 40, 26), 3).in_picture((1, 2)) == (24, 18)
+    assert View.scaled(pixels, 3, (7, 4, 40, 26)).in_picture((1, 2)) == (24, 18)

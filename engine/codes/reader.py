@@ -150,7 +150,7 @@ class CodeReader:
             number = self._formats.class_of(reading.zxing_format)
             if number is None or (classes is not None and number not in classes):
                 continue
-            if self._is_known(reading, found.values()):
+            if self._is_known(reading, found.values()) or self._is_inside(reading, found.values()):
                 continue
             alike = frozenset((reading.zxing_format,))
             around = _square_around(reading.box)
@@ -216,6 +216,13 @@ class CodeReader:
             for each in others
         )
 
+    def _is_inside(self, reading: _Reading, others: Iterable[_Reading]) -> bool:
+        """Tell whether bars are a part of others, which a row of pixels leaves when turned."""
+        linear = self._formats.linear
+        return reading.zxing_format in linear and any(
+            each.zxing_format in linear and each.encloses(reading.centre) for each in others
+        )
+
     def _read_box(
         self,
         picture: Array,
@@ -227,7 +234,9 @@ class CodeReader:
     ) -> _Reading | None:
         """Return what a box says; `first` is what it says in the whole picture, if anything."""
         votes: list[_Reading] = []
-        readings = self._variants(picture, box, formats, is_close=is_detected)
+        readings = self._variants(
+            picture, box, formats, is_close=is_detected, was_read=first is not None
+        )
         if first is not None:
             votes.append(first)
             if first.zxing_format not in self._formats.easily_misread:
@@ -260,7 +269,13 @@ class CodeReader:
         return reading._replace(code=replace(reading.code, corners=corners))
 
     def _variants(
-        self, picture: Array, box: Box, formats: Collection[Any], *, is_close: bool
+        self,
+        picture: Array,
+        box: Box,
+        formats: Collection[Any],
+        *,
+        is_close: bool,
+        was_read: bool,
     ) -> Iterator[_Reading]:
         """Yield what each way to look at a box says of a code in it."""
         for look, of_look in self._formats.by_look(formats):
@@ -268,7 +283,10 @@ class CodeReader:
             if crop is None:
                 return
             turned: tuple[View, float] | None = None
-            for variant in _VARIANTS[look]:
+            variants = _VARIANTS[look]
+            if look == "rows" and was_read:  # the first is almost what was read
+                variants = variants[::-1]
+            for variant in variants:
                 scale = _scale(variant, look, crop.image.size)
                 if not variant.is_upright:
                     if scale < variant.scale:

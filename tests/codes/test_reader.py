@@ -182,6 +182,34 @@ def test_a_part_of_bars_is_no_code_of_its_own(reader, monkeypatch):
     assert said_for(reader, monkeypatch, "ITF", None, crops) == [all_of_it]
 
 
+def test_bars_inside_others_are_none(reader, monkeypatch):
+    """zxing-cpp reads UPC-E in some rows of turned EAN-13."""
+    pixels = page((symbol("400638133393", "EAN13", scale=3), (300, 200), 0))
+    (whole,) = reader._read_picture(grey(pixels))
+    corners = (310.0, 209.0), (330.0, 209.0), (330.0, 211.0), (310.0, 211.0)
+    part = whole._replace(code=replace(whole.code, text="0113290000022", corners=corners))
+    monkeypatch.setattr(reader, "_read_box", lambda *some, **_: some[3])
+    for readings in ([whole, part], [part]):
+        monkeypatch.setattr(reader, "_read_picture", lambda _, some=readings: some)
+        _, codes = reader.read(pixels, boxes((140, 90, 460, 310, BARCODE, 0.9)))
+        assert texts(codes) == [readings[0].code.text]
+
+
+def test_rows_that_were_read_are_looked_at_in_very_different_pixels_first(reader, monkeypatch):
+    looks = []
+
+    def decoded(pixels, *_, **__):
+        looks.append(pixels.size)
+        return [Said("abc", "PDF417", pixels.shape[1::-1])] if reads and len(looks) == 1 else []
+
+    monkeypatch.setattr(reader, "_decoded", decoded)
+    for reads in (False, True):
+        looks.clear()
+        reader.read(np.zeros((400, 600, 3), np.uint8), boxes(*ROWS))
+        assert len(looks) == 4
+        assert looks[1:] == sorted(looks[1:], reverse=reads)
+
+
 def test_two_readings_of_a_box_with_rows_must_agree(reader, monkeypatch):
     assert said_for(reader, monkeypatch, "PDF417", None, ["ab", "abc"], box=ROWS) == [None]
     assert said_for(reader, monkeypatch, "PDF417", None, ["ab", "abc", "abc"], box=ROWS) == ["abc"]

@@ -42,9 +42,9 @@ class Owned(NamedTuple):
     holds: tuple[str, ...] = ()  # what the folder has of it; older records do not tell
 
 
-def add_file(path: Path, *, is_done: bool = True) -> None:
+def add_file(path: Path, holds: tuple[str, ...] = (), *, is_done: bool = True) -> None:
     """Record a file in its folder, so that searches for pictures leave it out."""
-    OutputRecord(str(path.parent), _name_of).claim(Owned(path.name, "", is_done=is_done))
+    OutputRecord(str(path.parent), _name_of, holds).claim(Owned(path.name, "", is_done=is_done))
 
 
 def forget_file(path: Path) -> None:
@@ -52,9 +52,9 @@ def forget_file(path: Path) -> None:
     OutputRecord(str(path.parent), _name_of, _NOTHING).claim(Owned(path.name, ""))
 
 
-def is_file_due(path: Path) -> bool:
+def is_file_due(path: Path, holds: tuple[str, ...] = ()) -> bool:
     """Tell whether a run that was to write a file of add_file() has not completed it."""
-    return OutputRecord(str(path.parent), _name_of).is_due(Owned(path.name, ""))
+    return OutputRecord(str(path.parent), _name_of, holds).is_due(Owned(path.name, ""))
 
 
 def _name_of(owned: Owned) -> str:
@@ -177,10 +177,12 @@ class OutputRecord:
 
         Pictures in which an earlier run has hidden less, or other classes, are due as well.
         """
-        owner = self.owners.get(self._key_of(owned), owned)
+        owner = self.owners.get(self._key_of(owned))
+        if owner is None or owner.picture != owned.picture:
+            return False
         holds = {*owner.holds}
-        shows_more = not _PIXELS.isdisjoint(holds) and not self._hidden <= holds
-        return owner.picture == owned.picture and (shows_more or not owner.is_done)
+        has_pixels = not owner.picture or not _PIXELS.isdisjoint(holds)
+        return not owner.is_done or (has_pixels and not self._hidden <= holds)
 
     def _with_holds(self, owned: Owned, *, is_written: bool = True) -> Owned:
         """Add what earlier runs have written of this name; it stays unknown if it was."""

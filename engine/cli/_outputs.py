@@ -319,6 +319,7 @@ def _coco_sinks(
 def _folder_sinks(
     arguments: argparse.Namespace, feed: Feed, reserved: ReservedPaths, existing: Existing
 ) -> Iterator[Sink]:
+    from engine.cli import _sources
     from engine.cli._sinks.annotated import Annotated
     from engine.cli._sinks.labels import Labels
 
@@ -329,6 +330,7 @@ def _folder_sinks(
             existing=existing,
             show_tiles=arguments.show_tiles,
             at_once=arguments.at_once,
+            holds=_sources.hidden_marks(arguments),
         )
     if getattr(arguments, "save_txt", None):
         with_score = arguments.save_conf

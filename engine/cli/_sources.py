@@ -381,6 +381,15 @@ def _results_below(folder: str) -> Callable[[str], bool] | None:
     return is_result
 
 
+def hidden_marks(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return what records of outputs say about the classes that --blur and --pixelate hide."""
+    from engine.cli._output_record import HIDDEN
+
+    given = [each for way in ("blur", "pixelate") for each in getattr(arguments, way, None) or ()]
+    classes = sorted({each.strip() for option in given for each in option.split(",")})
+    return (HIDDEN + ",".join(classes),) if classes else ()
+
+
 def _any_file(_: str) -> bool:
     return True
 
@@ -389,10 +398,9 @@ def _naming(
     common: str | None, arguments: argparse.Namespace, output_folders: Sequence[str]
 ) -> OutputNames:
     from engine.cli._output_names import OutputNames
-    from engine.cli._output_record import HIDDEN
 
     labels = getattr(arguments, "save_txt", None)
-    hidden = [each for way in ("blur", "pixelate") for each in getattr(arguments, way, None) or ()]
+    hidden = hidden_marks(arguments)
     folders: dict[str, tuple[str, ...]] = {}
     by_path: dict[str, str] = {}  # one folder may be named in two ways
     for kind, option in (("pictures", "output"), ("crops", "crops"), ("labels", "save_txt")):
@@ -400,8 +408,7 @@ def _naming(
         if path and (path in output_folders or kind == "labels"):
             folder = by_path.setdefault(os.path.realpath(path), path)
             folders[folder] = tuple(sorted((*folders.get(folder, ()), kind)))
-            if kind != "labels" and hidden:
-                folders[folder] += (HIDDEN + ",".join(sorted(hidden)),)
+            folders[folder] += hidden if kind != "labels" else ()
     return OutputNames(
         common,
         is_flat=getattr(arguments, "flat", False),

@@ -57,6 +57,28 @@ def test_resume_hides_in_pictures_that_an_earlier_run_wrote(words, tmp_path):
     assert pixels("--resume", "--blur", "all") == hidden
 
 
+@pytest.mark.parametrize(
+    ("outputs", "written"),
+    [
+        (["-o", "one.png"], "one.png"),
+        (["--crops", "crops", "--jsonl", "rows"], "crops/cat/a.png"),
+    ],
+)
+def test_resume_hides_in_a_single_file_and_in_crops(words, tmp_path, outputs, written):
+    path = tmp_path / written
+    assert cli.main([*words, *outputs]) == 0
+    visible = path.read_bytes()
+    for hidden in ("cat,dog,cow", "dog, cow,cat"):
+        assert cli.main([*words, *outputs, "--resume", "--blur", hidden]) == 0
+        assert path.read_bytes() != visible
+        now = path.stat().st_mtime_ns
+    assert cli.main([*words, *outputs, "--resume", "--blur", "cow,cat,dog"]) == 0
+    assert path.stat().st_mtime_ns == now
+    (tmp_path / "mine.png").write_bytes(b"not of a run")
+    assert cli.main([*words, "-o", "mine.png", "--resume", "--blur", "all"]) == 0
+    assert (tmp_path / "mine.png").read_bytes() == b"not of a run"
+
+
 def test_all_of_several_classes_is_hidden_in_pictures(words):
     assert cli.main([*words, "-o", "plain"]) == 0
     assert cli.main([*words, "-o", "hidden", "--blur", "all"]) == 0

@@ -61,11 +61,13 @@ class Annotated(Sink):
         existing: Existing,
         show_tiles: bool = False,
         at_once: int = 1,
+        holds: tuple[str, ...] = (),
     ) -> None:
         """Create the sink; `known` holds the pictures and videos known in advance.
 
-        The frames of `at_once` videos take turns.
+        The frames of `at_once` videos take turns. The record of a single file says that it `holds`.
         """
+        self._holds = holds
         self._existing = existing
         self._show_tiles = show_tiles
         self._file: Path | None = None
@@ -83,7 +85,7 @@ class Annotated(Sink):
                 hint=_output_files.HINT_WITH_RESUME,
             )
             self._file = Path(target)
-            self._is_file_due = existing == "resume" and is_file_due(self._file)
+            self._is_file_due = existing == "resume" and is_file_due(self._file, holds)
             if len(known) > 1:
                 raise self._too_many_error()
             if known and (media := known[0].media).kind is not MediaKind.BROKEN:
@@ -97,7 +99,7 @@ class Annotated(Sink):
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         if self._file is not None and self._existing == "replace" and self._file.exists():
-            add_file(self._file, is_done=False)
+            add_file(self._file, self._holds, is_done=False)
             self._is_file_due = True
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
@@ -129,7 +131,7 @@ class Annotated(Sink):
 
     def cut_short(self) -> None:
         if self._file is not None and self._videos.keys() - self._live:
-            add_file(self._file, is_done=False)
+            add_file(self._file, self._holds, is_done=False)
             self._is_cut_short = True
 
     def finish(self) -> None:
@@ -173,11 +175,11 @@ class Annotated(Sink):
     def _record(self) -> None:
         """Record the single file before it appears, but not before it replaces another."""
         if self._file is not None and not self._is_file_due:
-            add_file(self._file)
+            add_file(self._file, self._holds)
 
     def _record_end(self) -> None:
         if self._file is not None and self._is_file_due and not self._is_cut_short:
-            add_file(self._file)
+            add_file(self._file, self._holds)
 
     def _check_kind(self, *, is_video: bool) -> None:
         assert self._file

@@ -149,6 +149,11 @@ class OutputNames:
         owned = Owned(name, self._identity(source))
         return any(record.is_due(owned) for record in self._records)
 
+    def shows_more(self, name: str, source: str) -> bool:
+        """Tell whether an earlier run has hidden less in the pictures of a source."""
+        owned = Owned(name, self._identity(source))
+        return any(record.shows_more(owned) for record in self._records)
+
     def _unused(self, wanted: str, picture: str) -> tuple[str, bool]:
         earlier = self._earlier.get(picture, [])
         while earlier:  # a source that is named twice has two of them

@@ -54,7 +54,8 @@ def forget_file(path: Path) -> None:
 
 def is_file_due(path: Path, holds: tuple[str, ...] = ()) -> bool:
     """Tell whether a run that was to write a file of add_file() has not completed it."""
-    return OutputRecord(str(path.parent), _name_of, holds).is_due(Owned(path.name, ""))
+    record, owned = OutputRecord(str(path.parent), _name_of, holds), Owned(path.name, "")
+    return record.is_due(owned) or record.shows_more(owned)
 
 
 def _name_of(owned: Owned) -> str:
@@ -127,6 +128,7 @@ class OutputRecord:
         Labels that exist already were written by others, unless the run has just written them.
         """
         key = self._key_of(owned)
+        is_written = is_written or self.is_due(owned)
         owned = self._with_holds(owned, is_written=is_written)
         if self.owners.get(key) == owned:
             return
@@ -173,16 +175,18 @@ class OutputRecord:
             raise unwritable(self._path, error) from None
 
     def is_due(self, owned: Owned) -> bool:
-        """Tell whether a run that was to replace the outputs of a picture has not done so.
+        """Tell whether a run that was to replace the outputs of a picture has not done so."""
+        owner = self.owners.get(self._key_of(owned), owned)
+        return owner.picture == owned.picture and not owner.is_done
 
-        Pictures in which an earlier run has hidden less, or other classes, are due as well.
-        """
+    def shows_more(self, owned: Owned) -> bool:
+        """Tell whether an earlier run has hidden less, or other classes, in its pictures."""
         owner = self.owners.get(self._key_of(owned))
         if owner is None or owner.picture != owned.picture:
             return False
         holds = {*owner.holds}
         has_pixels = not owner.picture or not _PIXELS.isdisjoint(holds)
-        return not owner.is_done or (has_pixels and not self._hidden <= holds)
+        return has_pixels and not self._hidden <= holds
 
     def _with_holds(self, owned: Owned, *, is_written: bool = True) -> Owned:
         """Add what earlier runs have written of this name; it stays unknown if it was."""
@@ -192,7 +196,7 @@ class OutputRecord:
             holds = holds - {_LABELS} | {_FOUND}
         if earlier.picture and earlier is not owned:
             before = {*earlier.holds}
-            if is_written and _PIXELS & holds:
+            if _PIXELS & holds and (is_written or self.shows_more(owned)):
                 before = {each for each in before if not each.startswith(HIDDEN)}
             holds = holds | before if before else set()
         return owned._replace(holds=tuple(sorted(holds)))

@@ -17,9 +17,14 @@ def lacking(item: Item, sinks: Sequence[Sink]) -> tuple[Sink, ...]:
     are complete if the others are.
     """
     is_due = any(sink.is_due(item) for sink in sinks)  # what its files say is out of date
-    answers = [(is_due and sink.has_names) or sink.lacks(item) for sink in sinks]
+    shows_more = any(sink.shows_more(item) for sink in sinks)
+
+    def is_stale(sink: Sink) -> bool:
+        return (is_due and sink.has_names) or (shows_more and sink.has_pixels)
+
+    answers = [is_stale(sink) or sink.lacks(item) for sink in sinks]
     if None in answers and False in answers:
-        telling = [sink for sink in sinks if not (is_due and sink.has_names)]
+        telling = [sink for sink in sinks if not is_stale(sink)]
         found = next((each for sink in telling if (each := sink.found(item)) is not None), None)
         answers = [
             sink.misses(item, found) if lacks is None else lacks

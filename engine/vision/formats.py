@@ -75,6 +75,9 @@ _REFUSED: tuple[tuple[bytes, int, str, str], ...] = (
     (b"\x93NUMPY", 0, "a NumPy array", " Pass numpy.load(...) of it."),
     (b"PK\3\4", 0, "a zip archive", " Unpack it first."),
     (b"\x1f\x8b", 0, "a gzip archive", " Unpack it first."),
+    (b"BZh", 0, "a bzip2 archive", " Unpack it first."),
+    (b"\xfd7zXZ", 0, "an xz archive", " Unpack it first."),
+    (b"\x28\xb5\x2f\xfd", 0, "a Zstandard archive", " Unpack it first."),
 )
 
 _MARKUP: tuple[tuple[bytes, str, str], ...] = (

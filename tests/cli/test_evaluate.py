@@ -87,7 +87,7 @@ def test_pictures_without_any_label_file_are_a_failure(evaluate, dataset):
 def test_labels_that_a_run_wrote_are_announced(evaluate, dataset):
     """They would give a network nearly the best figures there are."""
     owned = Owned("0002", str(dataset / "images" / "0002.png"))
-    OutputRecord(str(dataset / "labels"), str, ("labels",)).claim(owned)
+    OutputRecord(str(dataset / "labels"), str, ("labels",)).claim(owned, is_written=True)
     OutputRecord(str(dataset), str, ("pictures",)).claim(Owned("labels/0001", owned.picture))
     status, _, told = evaluate(dataset)
     warning = f"Warning: detect wrote 1 of 3 label files, such as {dataset}/labels/0002.txt. Unless"

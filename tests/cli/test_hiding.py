@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from engine import cli
+from engine.cli._output_record import written_labels
 from tests import needs
 from tests.pictures import write_picture, write_video
 from tests.small_models import DETECTOR, write_model
@@ -55,6 +56,25 @@ def test_resume_hides_in_pictures_that_an_earlier_run_wrote(words, tmp_path):
     assert pixels("--resume", "--pixelate", "cat") not in (hidden, visible)
     assert pixels("--overwrite") == visible
     assert pixels("--resume", "--blur", "all") == hidden
+
+
+@pytest.mark.parametrize("folder", ["labels", "out"])
+def test_resume_that_hides_keeps_labels(words, tmp_path, folder):
+    """Labels hold no pixels, and may have been made or corrected by hand."""
+    labels = tmp_path / folder / "a.txt"
+    labels.parent.mkdir()
+    labels.write_text("0 .5 .5 1 1\n")
+    outputs = ["-o", "out", "--save-txt", folder]
+    assert cli.main([*words, *outputs, "--resume"]) == 0
+    visible = (tmp_path / "out" / "a.png").read_bytes()
+    for hidden in ("cat", "all"):
+        assert cli.main([*words, *outputs, "--resume", "--blur", hidden]) == 0
+        assert (tmp_path / "out" / "a.png").read_bytes() != visible
+        assert labels.read_text() == "0 .5 .5 1 1\n"
+        assert written_labels([labels]) == []
+    assert cli.main([*words, "-o", "out", "--save-txt", "new"]) == 2
+    assert cli.main([*words, "-o", "out", "--save-txt", "new", "--resume", "--blur", "dog"]) == 0
+    assert (tmp_path / "new" / "a.txt").read_text().count("\n") > 1
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ class Annotated(Sink):
         else:
             _refuse_other_files(target)
             self._folder = _output_files.OutputFolder("-o", target, reserved, existing=existing)
-            self.has_names = True
+            self.has_names = self.has_pixels = True
             self._folder.refuse_pictures_here(each.media for each in known)
             self._folder.check(map(_name_for, known))
 

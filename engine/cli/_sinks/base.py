@@ -14,6 +14,7 @@ class Sink:
     """An output of a run; its constructor raises errors before a network is loaded."""
 
     has_names = False  # writes files of the names that are recorded for pictures
+    has_pixels = False  # writes what --blur and --pixelate hide
     is_stdout = False  # writes to stdout, where nothing else must be printed
 
     def lacks(self, item: Item) -> bool | None:
@@ -25,6 +26,10 @@ class Sink:
 
     def is_due(self, item: Item) -> bool:
         """Tell whether a run that was to replace the files of a picture has not done so."""
+        return False
+
+    def shows_more(self, item: Item) -> bool:
+        """Tell whether an earlier run has hidden less in a picture than this one."""
         return False
 
     def found(self, item: Item) -> int | None:

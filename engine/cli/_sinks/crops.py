@@ -20,7 +20,7 @@ from engine.vision.encode import encode
 class Crops(Sink):
     """Crops in a folder; the second one of a label in a picture is called picture-2.jpg."""
 
-    has_names = True
+    has_names = has_pixels = True
 
     def __init__(
         self,

@@ -96,9 +96,7 @@ class EarlierLines:
                     if found.has_failed:
                         earlier._leave_out(len(line))
                     else:
-                        key = earlier._same(found.key)
-                        earlier._keep(key, len(line))
-                        earlier._objects[key] += found.objects
+                        earlier._keep(found.key, len(line), found.objects)
         except OSError as error:
             raise InputError(f"{where}: cannot be read: {error.strerror}") from None
         return earlier
@@ -113,10 +111,13 @@ class EarlierLines:
             self._real_folders[folder] = real(folder or ".")
         return os.path.join(self._real_folders[folder], name), frame  # noqa: PTH118
 
-    def _keep(self, key: Key | None, size: int) -> None:
-        if key is not None and not (self.has_groups and key == self.last):
-            self._pictures[key] += 1
-            self.last, self.last_start = key, self.size
+    def _keep(self, key: Key | None, size: int, objects: int = 0) -> None:
+        if key is not None:
+            key = self._same(key)
+            self._objects[key] += objects
+            if not (self.has_groups and key == self.last):
+                self._pictures[key] += 1
+                self.last, self.last_start = key, self.size
         self.size += size
 
     def _leave_out(self, size: int) -> None:

@@ -62,11 +62,14 @@ class Record(Sink):
 
     def _claim(self, item: Item) -> None:
         """Claim a name before its files appear, but not before they replace others."""
-        if not self.is_due(item):
+        if not (self.is_due(item) or self.shows_more(item)):
             self._naming.claim(item.output, item.source_name)
 
     def is_due(self, item: Item) -> bool:
         return self._naming.is_due(item.output, item.source_name)
+
+    def shows_more(self, item: Item) -> bool:
+        return self._naming.shows_more(item.output, item.source_name)
 
 
 class Replaced(Record):
@@ -102,8 +105,7 @@ class Replaced(Record):
         self._videos.pop(name, None)
 
     def _claim(self, item: Item) -> None:
-        if item.frame and self.is_due(item):
+        if item.frame and (self.is_due(item) or self.shows_more(item)):
             self._videos[item.output] = item.source_name
         else:
-            is_written = self._reopens or self.is_due(item)
-            self._naming.claim(item.output, item.source_name, is_written=is_written)
+            self._naming.claim(item.output, item.source_name, is_written=self._reopens)

@@ -77,6 +77,11 @@ def files_in(folder: str) -> Set[str]:
     return {each.name for each in owners if not each.picture and each.holds != _NOTHING}
 
 
+def is_of_others(owned: Owned) -> bool:
+    """Tell whether labels were there before a run claimed their name, and no run replaced them."""
+    return _FOUND in owned.holds and _LABELS not in owned.holds
+
+
 def written_labels(files: Iterable[Path]) -> list[Path]:
     """Return the label files that runs have written; they may have been corrected since."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from engine.errors import InputError
@@ -170,6 +170,8 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
         reserved.add_input(each)
     existing = _existing(arguments)
     _check_folders(arguments)
+    if existing == "replace":
+        _protect_labels(arguments, feed)
     for name in _FILES:
         path = getattr(arguments, name, None)
         option = f"--{name.replace('_', '-')}"
@@ -199,6 +201,26 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
     if not (arguments.quiet or arguments.progress or any(sink.is_stdout for sink in made)):
         made.insert(0, Table(progress.print))
     return made
+
+
+def _protect_labels(arguments: argparse.Namespace, feed: Feed) -> None:
+    """Refuse to replace labels of a picture, such as x.txt next to x.jpg, by a file of results."""
+    from engine.cli._output_files import real
+    from engine.evaluate.dataset import all_labels, labels_next_to_folder
+
+    for name in (*_FILES, "save_mot"):
+        path = getattr(arguments, name, None) or ""
+        if PurePath(path).suffix.lower() not in (".txt", ".xml"):
+            continue
+        for each in feed.found:
+            picture = Path(each.media.name)
+            if picture.stem != PurePath(path).stem:
+                continue
+            labels = (*all_labels(picture), *labels_next_to_folder(picture))
+            if real(path) in map(real, labels):
+                option = f"--{name.replace('_', '-')} {shown(path)}"
+                problem = f"with --overwrite would replace labels of {shown(picture)}"
+                raise InputError(f"{option}: {problem}. Name another file")
 
 
 def _check_combination(arguments: argparse.Namespace) -> None:

@@ -245,6 +245,45 @@ def test_labels_that_were_there_before_a_run_belong_to_others(here, detect, more
         assert written_labels(label_files) == label_files
 
 
+def test_labels_of_others_are_not_replaced_wherever_they_are(here, detect):
+    add(here, "x.jpg")
+    mine = here / "elsewhere" / "x.txt"
+    mine.parent.mkdir()
+    mine.write_text("0 .5 .5 1 1\n")
+    run = ("pics", "--save-txt", "elsewhere")
+    assert detect(*run, "--resume")[0] == 0
+    status, told = detect(*run, "--overwrite")
+    assert (status, "would replace labels of pics/x.jpg" in told) == (2, True)
+    assert mine.read_text() == "0 .5 .5 1 1\n"
+
+
+@pytest.mark.parametrize("option", ["--csv", "--json", "--jsonl", "--coco-dataset"])
+def test_files_of_results_do_not_replace_labels(here, detect, option):
+    add(here, "x.jpg")
+    for name in ("pics/x.txt", "labels/x.txt", "pics/x.xml"):
+        labels = here / name
+        labels.parent.mkdir(exist_ok=True)
+        labels.write_text("mine")
+        for source in ("pics", "pics/x.jpg"):
+            status, told = detect(source, option, name, "--overwrite")
+            assert (status, "would replace labels of pics/x.jpg" in told) == (2, True)
+            assert labels.read_text() == "mine"
+    (here / "other.txt").write_text("not of a picture")
+    assert detect("pics", option, "other.txt", "--overwrite")[0] == 0
+
+
+@pytest.mark.parametrize("output", [("-o", "out"), ("--jsonl", "rows"), ("--save-txt", "texts")])
+def test_crops_that_are_added_later_are_written(here, detect, output):
+    add(here, "x.jpg", "y.jpg")
+    assert detect("pics", *output)[0] == 0
+    assert detect("pics", *output, "--crops", "crops", "--resume")[0] == 0
+    written = sorted(here.glob("crops/*/*.jpg"))
+    assert {each.name[0] for each in written} == {"x", "y"}
+    before = {each: each.stat().st_mtime_ns for each in written}
+    assert detect("pics", *output, "--crops", "crops", "--resume")[0] == 0
+    assert {each: each.stat().st_mtime_ns for each in before} == before
+
+
 def test_an_archive_that_was_to_be_replaced_is_completed(here, detect):
     add(here, "x.jpg", "y.jpg", "z.jpg")
     with tarfile.open(here / "set.tar", "w") as file:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli._output_files import Existing, OutputFolder, ReservedPaths
+from engine.cli._output_record import owners_in
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
@@ -31,8 +32,19 @@ class Crops(Sink):
         existing: Existing,
     ) -> None:
         self._folder = OutputFolder("--crops", folder, reserved, existing=existing)
+        owners = owners_in(folder)  # as they were before this run
+        self._is_known = bool(owners) or not any(self._folder.path.iterdir())
+        self._earlier = {
+            each.name
+            for each in owners
+            if each.picture and ("crops" in each.holds or not each.holds)
+        }
         self._folder.refuse_pictures_here(each.media for each in known)
         self._folder.check(_existing_crops(self._folder.path, known))
+
+    def lacks(self, item: Item) -> bool | None:
+        """Tell whether no run has written crops of a picture; else they may be there or not."""
+        return True if self._is_known and item.output not in self._earlier else None
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         counts: Counter[str] = Counter()

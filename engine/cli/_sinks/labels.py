@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli._output_files import Existing, OutputFolder, ReservedPaths, real
-from engine.cli._output_record import OutputRecord
+from engine.cli._output_record import is_of_others, owners_in
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
@@ -38,7 +38,8 @@ class Labels(Sink):
         self._with_score = with_score
         self._real = lru_cache(maxsize=256)(real)
         self._replaces = existing == "replace"
-        owners = OutputRecord(folder, str).owners.values()  # as they were before this run
+        owners = owners_in(folder)  # as they were before this run
+        self._of_others = {f"{each.name}.txt" for each in owners if is_of_others(each)}
         self._own = {
             (f"{each.name}.txt", real(each.picture))
             for each in owners
@@ -93,7 +94,9 @@ class Labels(Sink):
         labels = all_labels(Path(picture))
         if (name, real(picture)) not in self._own:
             labels += labels_next_to_folder(Path(picture))
-        if real(target) in map(real, labels) or is_next_to_it:
+        is_of_others = name in self._of_others and self._folder.has(name)
+        is_protected = is_of_others or real(target) in map(real, labels)
+        if is_protected or is_next_to_it:
             where = f"--save-txt {shown(self._folder.path)}"
             problem = f"with --overwrite would replace labels of {shown(picture)}"
             raise InputError(f"{where}: {problem}. Name another folder")

@@ -55,12 +55,13 @@ class OutputNames:
         self._earlier: dict[str, list[str]] = {}  # names, by pictures
         self._keeps_any = False  # of these names
         for record in self._records if resumes else ():
-            for key, (name, picture, *_) in record.owners.items():
+            for key, (name, picture, is_done, _) in record.owners.items():
                 if not picture:
                     continue
                 is_shared = self._owners.setdefault(key, picture) != picture
                 self._owners[key] = _NOBODY if is_shared else picture
-                self._earlier.setdefault(picture, []).append(name)
+                if is_done:  # else a run was to give the picture a name of its own
+                    self._earlier.setdefault(picture, []).append(name)
 
     @property
     def has_folders(self) -> bool:

@@ -122,6 +122,7 @@ class OutputRecord:
         self._relative_folders: dict[str, str] = {}
         self._size = self._lines = 0  # that have been read
         self.owners: dict[str, Owned] = {}
+        self._under_other_names: dict[str, list[Owned]] = {}  # by pictures that are replaced
         self._of_others: dict[str, Owned] = {}  # what other runs have added since this one began
         if os.path.lexists(self._path):
             with open_regular(self._path, InputError) as file:
@@ -147,7 +148,7 @@ class OutputRecord:
                 owned = self._with_holds(owned, is_written=is_written)
                 if self.owners.get(key) == owned:  # another run has added the same line
                     return
-                self._add(file, [owned])
+                self._add(file, [owned, *self._under_other_names.pop(owned.picture, ())])
         except OSError as error:
             raise unwritable(self._path, error) from None
 
@@ -174,6 +175,9 @@ class OutputRecord:
                     for key, each in wanted.items()
                     if key not in self.owners and self._has_file(each)
                 ]
+                for each in earlier:
+                    if each.is_done and self._key_of(each) not in wanted:
+                        self._under_other_names.setdefault(each.picture, []).append(each)
                 done = (each for each in (*earlier, *unknown) if each.is_done)
                 self._add(file, [each._replace(is_done=False) for each in done])
         except OSError as error:

@@ -257,6 +257,44 @@ def test_labels_of_others_are_not_replaced_wherever_they_are(here, detect):
     assert mine.read_text() == "0 .5 .5 1 1\n"
 
 
+def test_labels_of_others_are_kept_whatever_name_the_next_run_gives(here, detect):
+    """A run over the folder above gives its outputs other names, so --overwrite is not refused."""
+    add(here, "a/x.jpg", "a/y.jpg")
+    mine = here / "labels" / "x.txt"
+    mine.parent.mkdir()
+    mine.write_text("0 .5 .5 1 1\n")
+    (here / "list").write_text("pics/a/x.jpg\npics/a/y.jpg\n")
+    (here / "list").rename(here / "list.txt")
+    for run in (
+        ("list.txt", "--resume"),
+        ("pics", "--recursive", "--flat", "--overwrite"),
+        (".", "--recursive", "--overwrite"),
+        ("list.txt", "--resume"),
+        (".", "--recursive", "--resume"),
+    ):
+        detect(*run, "--save-txt", "labels")
+        assert mine.read_text() == "0 .5 .5 1 1\n", run
+
+
+@pytest.mark.parametrize("again", [("pics", "--recursive"), ("pics/a",)])
+@pytest.mark.parametrize("more", [(), ("--flat",)])
+def test_outputs_under_an_earlier_name_are_neither_due_nor_replaced(here, detect, more, again):
+    """A run over the folder above, or with --flat, gives the pictures other names."""
+    add(here, "a/x.jpg", "a/y.jpg", "b/x.jpg")
+    first = ("pics", "--recursive") if more else ("pics/a",)
+    outputs = ("--save-txt", "labels", "-o", "out")
+    assert detect(*first, *outputs)[0] == 0
+    (corrected,) = here.glob("labels/**/y.txt")
+    corrected.write_text("0 .5 .5 1 1\n")
+    assert detect("pics", "--recursive", *more, *outputs, "--overwrite")[0] == 0
+    if corrected != here / "labels" / "y.txt" or not more:
+        assert corrected.read_text() == "0 .5 .5 1 1\n"
+    before = {each: each.stat().st_mtime_ns for each in here.glob("[lo]*/**/*.*")}
+    assert detect(*again, *more, *outputs, "--resume")[0] == 0
+    assert {each: each.stat().st_mtime_ns for each in before} == before
+    assert {*here.glob("[lo]*/**/*.*")} == {*before}
+
+
 @pytest.mark.parametrize("option", ["--csv", "--json", "--jsonl", "--coco-dataset"])
 def test_files_of_results_do_not_replace_labels(here, detect, option):
     add(here, "x.jpg")

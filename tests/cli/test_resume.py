@@ -276,3 +276,18 @@ def test_a_picture_is_the_same_however_its_path_is_spelled(command, folder, outp
         assert engine_here(*words, *output, "--resume", cwd=folder).status == 0
         lines.append((folder / output[1]).read_text().count("\n"))
     assert lines == lines[:1] * 4
+
+
+@pytest.mark.parametrize("output", [("--csv", "a.csv"), ("--jsonl", "a.jsonl")])
+def test_lines_of_other_pictures_only_are_announced(command, folder, output):
+    """A relative path names another picture if a run goes on in another folder."""
+    (folder / "sub").mkdir()
+    more = ("--resume", output[0])
+    assert engine_here(*command, *output, cwd=folder).status == 0
+    words = ["../pics" if each == "pics" else each for each in command]
+    done = engine_here(*words, *more, f"../{output[1]}", cwd=folder / "sub")
+    what = f"../{output[1]}: has lines of other pictures only, such as pics/"
+    assert (done.status, what in done.err) == (0, True)
+    for _ in range(2):
+        done = engine_here(*command, *more, output[1], cwd=folder)
+        assert (done.status, "of other pictures" in done.err) == (0, False)

@@ -118,6 +118,8 @@ class BoxRows(Sink):
 
     def finish(self) -> None:
         self._out.keep()
+        if self._earlier is not None:
+            self._earlier.warn_of_others()
 
     def discard(self) -> None:
         self._out.discard()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ from engine.files.atomic import NewFile, unwritable
 from engine.files.naming import escaped_bytes, shown
 from engine.sources.item import Item
 from engine.sources.media import is_url
+
+_log = logging.getLogger("engine")
 
 _BLOCK = 1 << 20
 _FOREIGN = "line {}: expected a line that this command writes"
@@ -46,6 +49,8 @@ class EarlierLines:
     _objects: Counter[Key] = field(default_factory=Counter)  # in each picture
     last: Key | None = None
     _real_folders: dict[str, str] = field(default_factory=dict)
+    _example: str = ""  # a picture that has lines
+    _is_continued: bool = False  # by a run over at least one of the same pictures
     _latest: Key | None = None  # the last picture asked for that has lines
     last_start: int = 0  # where the lines of the last picture begin
     is_torn: bool = False  # the run was killed while it wrote a line, perhaps of the last picture
@@ -113,6 +118,7 @@ class EarlierLines:
 
     def _keep(self, key: Key | None, size: int, objects: int = 0) -> None:
         if key is not None:
+            self._example = self._example or key[0]
             key = self._same(key)
             self._objects[key] += objects
             if not (self.has_groups and key == self.last):
@@ -135,6 +141,7 @@ class EarlierLines:
             return True
         if not self._pictures[key]:
             return False
+        self._is_continued = True
         self._pictures[key] -= 1
         self._latest = key
         return True
@@ -146,6 +153,7 @@ class EarlierLines:
     def may_lack(self, key: Key) -> bool:
         """Tell whether these are the last lines, of which some may not have been written."""
         key = self._same(key)
+        self._is_continued = self._is_continued or key == self.last
         return key == self.last and self._pictures[key] == 1 and not self._continues(key)
 
     def is_last(self, key: Key) -> bool:
@@ -155,6 +163,12 @@ class EarlierLines:
     def objects_in(self, key: Key) -> int | None:
         """Return how many objects the lines of a picture name, or None if it has no lines."""
         return self._objects.get(self._same(key))
+
+    def warn_of_others(self) -> None:
+        """Say that no line is of a picture of this run: relative paths depend on the folder."""
+        if self._example and not self._is_continued:
+            what = "%s: has lines of other pictures only, such as %s. Begun in another folder?"
+            _log.warning(what, shown(self.path), shown(self._example))
 
     def check(self) -> None:
         """Raise if another run writes the file, or has written it since it was read."""

@@ -119,6 +119,8 @@ class JsonLines(Sink):
 
     def finish(self) -> None:
         self._out.keep()
+        if self._earlier is not None:
+            self._earlier.warn_of_others()
 
     def discard(self) -> None:
         self._out.discard()

@@ -57,6 +57,8 @@ class Labels(Sink):
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         name = _name_of(item)
+        if not self._replaces and name in self._of_others and self._folder.has(name):
+            return  # an interrupted --overwrite has wanted to replace this picture's outputs
         if not item.frame:
             self._protect_labels_of(item.name, name)
         content = outcome.to_yolo(conf=self._with_score).encode()

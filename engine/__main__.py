@@ -15,6 +15,8 @@ def run() -> NoReturn:
 
     status = main()
     process_end.ignore_repeated(status)
+    if process_end.is_signal(status) and "ray" in sys.modules:
+        process_end.leave(status)
     sys.exit(status)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -16,6 +18,22 @@ DEFAULTS: dict[signal.Signals, Any] = {
 def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
     """End the process with the status that a shell reports for the signal, without a traceback."""
     os._exit(128 + number)
+
+
+def is_signal(status: int) -> bool:
+    """Tell whether an exit status is that of a command which a signal has ended."""
+    return status in {128 + number for number in DEFAULTS}
+
+
+def leave(status: int) -> NoReturn:
+    """End the process without taking the interpreter down.
+
+    Ray's own threads may outlive a run that was interrupted, and crash while Python ends.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # closed, or missing
+            stream.flush()
+    os._exit(status)
 
 
 def install() -> None:

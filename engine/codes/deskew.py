@@ -134,13 +134,13 @@ class View:
         return cls(grey, (scale, 0, 0, 0, scale, 0), (scale * left, scale * top))
 
     def lines(self, *, every: int) -> View:
-        """Return one in so many lines."""
+        """Return the view with only one line of `every` lines."""
         a, b, c, d, e, f = self.back
         lines = np.ascontiguousarray(self.grey[::every])
         return View(lines, (a, every * b, c, d, every * e, f), self.start)
 
     def turned(self, *, every: int = 1) -> View:
-        """Return the same turned by a quarter; of its lines then one in so many."""
+        """Return the view turned by a quarter, with only one of `every` lines of the result."""
         from PIL import Image
 
         a, b, c, d, e, f = self.back

@@ -31,7 +31,7 @@ from engine.vision.detection import Box
 _READ_SCORE = 1.0  # of a code that was read and not detected
 _MAX_CROPS = 200  # of a picture, the best boxes first: each takes milliseconds
 _BARS_SHARE = 0.4  # of the height of bars, in the middle, that is read
-_LINES = 2  # of bars that are turned or made smaller, one in so many is read
+_LINES = 2  # every second line is read of bars that are turned or made smaller
 _FOLLOWED_LINES = 64  # at most, in which the ends of bars are searched
 _MOST_PIXELS = 600_000  # of an enlarged crop
 _LONGEST_SIDE = 65535  # of a picture that zxing-cpp takes

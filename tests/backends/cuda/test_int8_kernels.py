@@ -11,6 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from engine.backends.cuda.conv import ALGORITHMS, implicit_gemm
+from engine.backends.cuda.conv.sm90_splitk import SplitK
 from engine.backends.cuda.conv.tensor_cores import HOPPER
 from engine.backends.cuda.ops.target import Target
 from engine.plan import int8
@@ -154,6 +155,19 @@ def test_a_block_for_each_tile_agrees_with_the_definition(op: Conv2d, writes: st
 def test_a_cluster_shares_the_sum_over_k(split: int, writes: str) -> None:
     op = convolution((400, 5, 7), 48, has_residual=True, activation="leaky")
     check(f"sm90_splitk_64x32x8x1_split{split}", op, writes=writes)
+
+
+@pytest.mark.parametrize("is_pooled", [True, False])
+def test_every_column_of_a_tile_has_a_bias(is_pooled: bool) -> None:
+    """The kernels read them all, also beyond the filters."""
+    problem = Problem(convolution((400, 6, 8), 48, is_pooled=is_pooled), 1, "int8")
+    target = problem.target(capability=HOPPER, multiprocessors=2)
+    every = [each for each in ALGORITHMS.values() if isinstance(each, SplitK)]
+    able = [each for each in every if each.can_run(target, problem.op)]
+    for algorithm in able:
+        bias = algorithm.prepare(target, problem.op, problem.constants)["bias"]
+        assert len(bias) == -(-48 // algorithm.columns) * algorithm.columns, algorithm.name
+    assert {each.split for each in able} >= {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize("split", [1, 2])

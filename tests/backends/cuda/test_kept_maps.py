@@ -20,6 +20,7 @@ from engine.plan.build import Plan
 from engine.plan.ops import MaxPool
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
+from tests.backends.test_program import counter_plan
 
 CARD = Target(2, "float16", (9, 0), 132)
 LAYER = "[convolutional]\nfilters={}\nsize=3\npad=1\nactivation={}\n"
@@ -83,6 +84,11 @@ def test_other_pools_stay_kernels_of_their_own(
 
 def test_a_map_that_only_the_pool_reads_is_not_stored() -> None:
     assert "KeepingConv2d" not in kinds(plan_of(keeps=False))
+
+
+def test_all_stores_of_a_state_stay() -> None:
+    plan = counter_plan(steps=3)
+    assert lowering.fuse(plan, replace(CARD, precision="float32")).plan.ops == plan.ops
 
 
 @needs_gxx

@@ -185,7 +185,9 @@ def epilogue_params(target: Target, op: ops.Conv2d) -> dict[str, Any]:
 def prepare(tile: Sm90Tile, op: ops.Conv2d, constants: Arrays) -> Arrays:
     """Return weights slice by slice, as a stage holds them, and biases."""
     given = constants.get("bias", np.zeros(op.weight.shape[0], np.float32))
-    bias = np.zeros((whole_eights(len(given)), *given.shape[1:]), np.float32)
+    # Kernels of integers read the biases of whole tiles.
+    together = tile.columns if tile.mode == MODES["int8"] else EIGHT
+    bias = np.zeros((len(given) + -len(given) % together, *given.shape[1:]), np.float32)
     bias[: len(given)] = given
     return {"weight": slices(constants["weight"], tile), "bias": bias}
 

@@ -69,16 +69,21 @@ def _is_fusible(target: Target, op: Conv2d) -> bool:
 def fold_pools(lowered: Lowered) -> Lowered:
     """Conv2d, MaxPool -> Conv2d that pools its map and stores it, too, as others read it."""
     plan, target = lowered.plan, lowered.target
-    made: dict[Tensor, Op] = {}  # by the tensor that it writes or keeps
+    made: list[Op] = []
+    places: dict[Tensor, int] = {}  # in `made`, of the convolutions by what they write
     for op in plan.ops:
-        before = made.get(op.src) if isinstance(op, MaxPool) else None
-        if isinstance(op, MaxPool) and type(before) is Conv2d and _halves(before, op):
-            keeping = KeepingConv2d.of(before, op)
-            if _is_fusible(target, keeping):
-                made[op.src] = keeping
-                continue
-        made[op.out] = op
-    return replace(lowered, plan=replace(plan, ops=tuple(made.values())))
+        place = places.get(op.src) if isinstance(op, MaxPool) else None
+        if isinstance(op, MaxPool) and place is not None:
+            before = made[place]
+            if type(before) is Conv2d and _halves(before, op):
+                keeping = KeepingConv2d.of(before, op)
+                if _is_fusible(target, keeping):
+                    made[place] = keeping
+                    continue
+        if type(op) is Conv2d:
+            places[op.out] = len(made)
+        made.append(op)
+    return replace(lowered, plan=replace(plan, ops=tuple(made)))
 
 
 def _halves(op: Conv2d, pool: MaxPool) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -372,62 +371,32 @@ def test_arrays_are_copied_alike_or_not_close_together_or_not(
     np.testing.assert_array_equal(out, expected)
 
 
-def test_callers_take_turns_so_that_no_more_threads_copy_than_is_good(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(picture_staging, "_COPIERS", 2)
+def test_callers_at_the_same_time_copy_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(picture_staging, "_WORTH_A_THREAD", 1 << 10)
-    copy, lock = picture_staging._copy, threading.Lock()
-    inside, most = 0, []
+    copy, all_copy = picture_staging._copy, threading.Barrier(4, timeout=10)
+    copying: set[int] = set()
 
     def noted(*arguments: Any) -> None:
-        nonlocal inside
-        with lock:
-            inside += 1
-            most.append(inside)
-        time.sleep(0.002)
+        copying.add(threading.get_ident())
+        all_copy.wait()
         copy(*arguments)
-        with lock:
-            inside -= 1
 
     monkeypatch.setattr(picture_staging, "_copy", noted)
-    pixels = random_pixels((64, 64))
-    copiers = [picture_staging.Copier() for _ in range(4)]  # of a card each
-    with ThreadPoolExecutor(len(copiers)) as callers:
-        for each in copiers * 5:
-            callers.submit(each.copy, [pixels], [0], np.zeros(pixels.size, np.uint8), never)
-    for each in copiers:
-        each.close()
-    assert len(most) == 2 * 20
-    assert max(most) == 2
-
-
-def test_parts_do_not_wait_for_the_batch_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picture_staging, "_COPIERS", 2)
-    monkeypatch.setattr(picture_staging, "_WORTH_A_THREAD", 1 << 10)
-    monkeypatch.setattr(picture_staging, "_seats", [threading.Lock(), threading.Lock()])
-    copy, is_next_begun = picture_staging._copy, threading.Event()
-    slow, fast = random_pixels((64, 64)), random_pixels((64, 64), seed=1)
-    outs = np.zeros(slow.size, np.uint8), np.zeros(fast.size, np.uint8)
-
-    def noted(sources: list[Array], starts: list[int], out: Array) -> None:
-        if out is outs[1]:
-            is_next_begun.set()
-        elif starts[0] > 0:
-            assert is_next_begun.wait(10)
-        copy(sources, starts, out)
-
-    monkeypatch.setattr(picture_staging, "_copy", noted)
+    monkeypatch.setattr(picture_staging, "_under_way", [None])  # of another card
+    pictures = [random_pixels((64, 64), seed=seed) for seed in range(4)]
+    outs = [np.zeros(each.size, np.uint8) for each in pictures]
     copier = picture_staging.Copier()
-    with ThreadPoolExecutor(2) as callers:
-        calls = [
-            callers.submit(copier.copy, [each], [0], out, never)
-            for each, out in zip((slow, fast), outs, strict=True)
-        ]
-        for call in calls:
-            call.result()
+
+    def call(picture: Array, out: Array) -> int:
+        copier.copy([picture], [0], out, never)
+        return threading.get_ident()
+
+    with ThreadPoolExecutor(4) as callers:
+        assert set(callers.map(call, pictures, outs)) == copying
     copier.close()
-    np.testing.assert_array_equal(outs, (slow.ravel(), fast.ravel()))
+    assert picture_staging._under_way == [None]
+    for picture, out in zip(pictures, outs, strict=True):
+        np.testing.assert_array_equal(out, picture.ravel())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from engine.arrays import Array
 from engine.backends.base import DevicePixels, Placed, PlacedAlike
 from engine.backends.cuda.driver.pinned_memory import begin_of
 from engine.backends.cuda.runtime.gather import gather
-from engine.concurrency import fork_safety
 from engine.concurrency.thread_pool import ThreadPool
 from engine.vision.postprocess import margin_and_ratio
 from engine.vision.resize import Placement
@@ -43,9 +42,7 @@ MOST_BYTES = 256 << 20  # for the pictures of one run; more are scaled on the CP
 _ALIGNMENT = 16
 _POINTER_BYTES = ENTRY["pixels"].itemsize
 _COPIERS = min(4, os.cpu_count() or 1)  # more threads would wait for memory bandwidth and the GIL
-_seats = [
-    fork_safety.lock() for _ in range(_COPIERS)
-]  # shared by all cards, to bound the number of copying threads
+_under_way: list[None] = []  # an entry for each large copy of this process, for any card
 _WORTH_A_THREAD = 4 << 20  # bytes: waking a thread costs as much as copying 100 KB
 _WORTH_TWO_WAYS = 1 << 20  # bytes: for less, a second upload costs more than it hides
 
@@ -216,7 +213,11 @@ def _entry(placement: Placement, exact: bool, steps: tuple[int, int]) -> bytes:
 
 
 class Copier:
-    """Copies arrays into pinned memory, large ones with several threads."""
+    """Copies arrays into pinned memory, large ones with several threads.
+
+    Callers that copy at the same time, as the threads of a stream do, copy by themselves: together
+    they use the memory as well, and every other thread would wait for the interpreter's lock.
+    """
 
     def __init__(self) -> None:
         self._threads = ThreadPool(_COPIERS, "cuda-copy")
@@ -231,7 +232,14 @@ class Copier:
         """Copy each array to its offset; call `send` when a first part of `out` is complete."""
         size = (starts[-1] + sources[-1].size) * out.itemsize
         if size >= 2 * _WORTH_A_THREAD:
-            self._copy_together(sources, starts, out, -(-size // _WORTH_A_THREAD))
+            _under_way.append(None)
+            try:
+                if len(_under_way) > 1:
+                    _copy(sources, starts, out)
+                else:
+                    self._copy_together(sources, starts, out, -(-size // _WORTH_A_THREAD))
+            finally:
+                _under_way.pop()
             return
         if send is not None and size >= _WORTH_TWO_WAYS:
             ahead, (sources, starts) = _in_two(sources, starts)
@@ -248,9 +256,9 @@ class Copier:
         borders = [len(sources) * part // parts for part in range(parts + 1)]
         copies: list[Future[None]] = []
         try:
-            for part, (first, last) in enumerate(pairwise(borders)):
+            for first, last in pairwise(borders):
                 mine = sources[first:last], starts[first:last]
-                copies.append(self._threads.submit(_copy_seated, part, *mine, out))
+                copies.append(self._threads.submit(_copy, *mine, out))
         finally:  # no copy may still run when the memory is reused
             for copy in reversed(copies):  # the last one usually ends last: wait once
                 copy.exception()
@@ -259,17 +267,6 @@ class Copier:
 
     def close(self) -> None:
         self._threads.close()
-
-
-def _copy_seated(part: int, sources: Sequence[Array], starts: Sequence[int], out: Array) -> None:
-    taken = next((each for each in _seats if each.acquire(blocking=False)), None)
-    if taken is None:
-        taken = _seats[part % len(_seats)]
-        taken.acquire()
-    try:
-        _copy(sources, starts, out)
-    finally:
-        taken.release()
 
 
 def _in_two(sources: Sequence[Array], starts: Sequence[int]) -> tuple[_Part, _Part]:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from os import PathLike
 from pathlib import Path
@@ -17,6 +18,8 @@ import numpy as np
 
 from engine import loading
 from engine.arguments import is_whole, whole
+from engine.backends import device_name
+from engine.compat.ultralytics.detectors import Detectors
 from engine.compat.ultralytics.keywords import check
 from engine.compat.ultralytics.metrics import Metrics
 from engine.compat.ultralytics.results import Results
@@ -33,6 +36,7 @@ from engine.vision.image import Source
 _log = logging.getLogger("engine")
 
 Sources: TypeAlias = "Source | int | Iterable[Source | int]"
+_Files: TypeAlias = "tuple[str | Path, str | Path | None, Any]"  # .cfg, .weights and names
 
 _FOREIGN = (".pt", ".pth", ".onnx", ".engine", ".yaml", ".yml", ".torchscript", ".tflite")
 # What ultralytics' predict() does with other values is not done here.
@@ -61,7 +65,11 @@ _MAX_DETECTIONS = 300  # ultralytics' default
 
 
 class YOLO:
-    """A network, loaded when it is first used, and again for another device, size or precision."""
+    """A network, loaded when it is first used, and again for another device, size or precision.
+
+    Each call stands for itself: what is not given is the network's own. The detectors of the latest
+    calls are kept, so that calls and streams of several sizes may take turns, on any threads.
+    """
 
     def __init__(
         self,
@@ -82,12 +90,11 @@ class YOLO:
         if not isinstance(model, (str, PathLike)) or not Path(model).name:
             expected = "expected a .cfg or .weights file, or the name of a network"
             raise InputError(f"model: {expected}, got {model!r}. See: python -m engine models list")
-        self._task = task
-        self._files = _files_of(Path(model), weights, names)
-        self._detector: Detector | None = None
-        self._loaded: dict[str, Any] = {}
-        self._device: str | int = "auto"
         self.model_name = str(model)
+        self._files = _files_of(Path(model), weights, names)
+        # not a method: a cycle of references would leave a dropped network to the cyclic collector
+        self._detectors = Detectors(partial(_loaded, self._files, self.model_name, task))
+        self._device = "auto"
 
     def __repr__(self) -> str:
         return f"<YOLO: {self.model_name}>"
@@ -95,21 +102,24 @@ class YOLO:
     @property
     def names(self) -> dict[int, str]:
         """Return the names of the classes by number."""
-        return dict(enumerate(self._load().labels))
+        return dict(enumerate(self._any().labels))
 
     @property
     def task(self) -> str:
         """Return detect or classify."""
-        return "classify" if self._load().task == "classifier" else "detect"
+        return _task_of(self._any())
 
     @property
     def device(self) -> str:
-        return self._load().device
+        return self._any(device=self._device).device
 
     def to(self, device: str | int) -> YOLO:
         """Run on another device from now on; one that is missing is an error at once."""
+        device = device_name(device)
+        if device != self._device:
+            self._detectors.forget()
         if device != "cpu":
-            self._load(device=device)
+            self._load(_Options(device=device))
         self._device = device
         return self
 
@@ -119,14 +129,12 @@ class YOLO:
 
     def info(self, detailed: bool = False, verbose: bool = False) -> tuple[int, int, int, float]:
         """Return layers, parameters, gradients (none), and billions of operations."""
-        graph = self._load().graph
+        graph = self._any(imgsz=None).graph
         return len(graph.nodes), graph.parameter_count, 0, graph.operations / 1e9
 
     def close(self) -> None:
-        """Free the device; the next call loads the network again."""
-        if self._detector is not None:
-            self._detector.close()
-            self._detector, self._loaded = None, {}
+        """Free the device, which ends streams; the next call loads the network again."""
+        self._detectors.close()
 
     # ------------------------------------------------------------ prediction
 
@@ -156,10 +164,10 @@ class YOLO:
     def _predict(self, source: Any, options: _Options) -> Iterator[Results]:
         if source is None:
             raise InputError("source: expected a picture, got None. Could imread() not read it?")
-        detector = self._load(**options.of_load(self._device))
+        detector = self._load(options)
         is_one = isinstance(source, _ONE) or hasattr(source, "size") or hasattr(source, "read")
         pictures = _Pictures([source] if is_one else source, options.vid_stride)
-        folder = options.run_folder(self.task) if options.writes else None
+        folder = options.run_folder(_task_of(detector)) if options.writes else None
         if folder is not None:
             folder.refuse_pictures_here([source] if is_one else source)
 
@@ -181,22 +189,13 @@ class YOLO:
 
         return found()
 
-    def _load(self, **options: Any) -> Detector:
-        """Return the detector; load it again only if `options` ask for another one."""
-        if "imgsz" in options:
-            options["imgsz"] = _multiple_of_stride(options["imgsz"])
-        wanted = {**self._loaded, **options} if options or self._detector else {}
-        wanted.setdefault("device", self._device)
-        if self._detector is None or wanted != self._loaded:
-            self.close()
-            cfg, weights, names = self._files
-            self._detector = loading.load(cfg, weights, names, **wanted)
-            self._loaded = wanted
-            task = self.task
-            if self._task not in (None, task):
-                self.close()
-                raise InputError(f"task: {self.model_name} is for {task}, not {self._task}")
-        return self._detector
+    def _any(self, **options: Any) -> Detector:
+        """Return a detector with these options, whatever the others are."""
+        return self._detectors.find(options) or self._load(_Options(**options))
+
+    def _load(self, options: _Options) -> Detector:
+        """Return the detector for the options of one call."""
+        return self._detectors.get(options.of_load(self._device))
 
     # ------------------------------------------------------------ evaluation and export
 
@@ -231,18 +230,13 @@ class YOLO:
         from engine.evaluate.score import Rules, score
 
         options = _Options(conf=conf, iou=iou, imgsz=imgsz, device=device, half=half, batch=batch)
-        detector = self._load(**options.of_load(self._device))
+        detector = self._load(options)
         if detector.task != "detector":
             raise InputError(
                 f"val(): expected a detector, got a {detector.task}. "
                 "Run: engine classify --list FILE"
             )
         source = str(data)
-        if Path(source).suffix.lower() in (".yaml", ".yml"):
-            raise InputError(
-                f"{shown(source)}: expected a folder, a list or a COCO .json file. "
-                "Pass what the .yaml names at val:, such as images/val"
-            )
         if Path(source).suffix.lower() == ".data":
             source = str(find_file(source, "valid"))
         if Path(source).suffix.lower() == ".json":
@@ -300,7 +294,7 @@ class YOLO:
         check(YOLO.export, others, where="export()", only=only, unused=unused)
         if format != "onnx":
             raise InputError(f"format: expected onnx, got {format!r}.{suggest(format, ['onnx'])}")
-        detector = self._load(**({} if imgsz is None else {"imgsz": imgsz}))
+        detector = self._any(imgsz=_multiple_of_stride(imgsz))
         path = Path(self._files[1] or detector.graph.file).with_suffix(".onnx")
         detector.export(
             path,
@@ -327,6 +321,20 @@ class YOLO:
             """Say what to use in place of a method that is not here."""
             hint = f" {_INSTEAD[name]}" if name in _INSTEAD else ""
             raise AttributeError(f"{name}: YOLO of engine.compat.ultralytics has none.{hint}")
+
+
+def _loaded(files: _Files, name: str, task: str | None, **options: Any) -> Detector:
+    """Load a network; refuse one for another task."""
+    cfg, weights, names = files
+    detector = loading.load(cfg, weights, names, **options)
+    if task not in (None, found := _task_of(detector)):
+        detector.close()
+        raise InputError(f"task: {name} is for {found}, not {task}")
+    return detector
+
+
+def _task_of(detector: Detector) -> str:
+    return "classify" if detector.task == "classifier" else "detect"
 
 
 class _Pictures:
@@ -451,11 +459,11 @@ class _Options:
             drawing=self.drawing,
         )
 
-    def of_load(self, device: str | int) -> dict[str, Any]:
+    def of_load(self, device: str) -> dict[str, Any]:
         """Return what the network must be loaded for."""
         return {
-            "device": device if self.device is None else self.device,
-            "imgsz": self.imgsz,
+            "device": device if self.device is None else device_name(self.device),
+            "imgsz": _multiple_of_stride(self.imgsz),
             "half": self.half,
             "agnostic_nms": self.agnostic_nms,
             "batch": self.batch,
@@ -502,7 +510,7 @@ def _files_of(
     model: Path,
     weights: str | Path | None,
     names: str | Path | Sequence[str] | Mapping[int, str] | None,
-) -> tuple[str | Path, str | Path | None, Any]:
+) -> _Files:
     """Return .cfg (or a name of the zoo), .weights and names."""
     from engine.models import registry
 

@@ -9,6 +9,7 @@ from PIL import Image
 
 import engine
 from engine.compat.ultralytics import YOLO, Results
+from engine.compat.ultralytics.model import _Options
 from engine.errors import DeviceError, ImageError, InputError
 from tests import needs
 from tests.pictures import write_picture, write_video
@@ -216,9 +217,9 @@ def test_the_network_is_loaded_again_only_for_another_size(model, monkeypatch):
 
 
 def test_sides_are_rounded_up_to_multiples_of_32(model, caplog):
-    assert model._load(imgsz=33).size == (64, 64)
+    assert model._load(_Options(imgsz=33)).size == (64, 64)
     assert "imgsz: expected multiples of 32, got [33]: rounded up to [64]" in caplog.text
-    assert model._load(imgsz=[30, 65]).size == (96, 32)  # height and width
+    assert model._load(_Options(imgsz=[30, 65])).size == (96, 32)  # height and width
     with pytest.raises(InputError, match="size"):
         model("a.png", imgsz="large")
 
@@ -390,6 +391,23 @@ def test_export(model, folder):
     assert sides_of(made.graph.output[0]) == [0, 20, 6]
     with pytest.raises(InputError, match="format: expected onnx"):
         model.export("engine")
+
+
+def test_export_has_the_size_of_the_network_unless_another_is_given(model):
+    onnx = needs.package("onnx")
+    model("a.png", imgsz=64, batch=2)
+
+    def sides():
+        (port,) = onnx.load("net.onnx").graph.input
+        return sides_of(port)[2:]
+
+    model.export()
+    width, height = model._any(imgsz=None).size
+    assert sides() == [height, width] != [64, 64]
+    model.export(imgsz=64, overwrite=True)
+    assert sides() == [64, 64]
+    model.export(overwrite=True)
+    assert sides() == [height, width]
 
 
 def test_other_methods(model):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from engine import bundled
 from engine.cli._download import progress_of
 from engine.cli._stderr import print_stderr
 from engine.errors import ConfigError, InputError
+from engine.files import data_set_yaml
 from engine.files.naming import shown
 
 if TYPE_CHECKING:
@@ -95,11 +96,18 @@ def tiling(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def take_inputs(arguments: argparse.Namespace, *, may_be_none: bool = False) -> list[str]:
+def take_inputs(
+    arguments: argparse.Namespace,
+    what: Literal["labelled pictures", "pictures"] = "pictures",
+    *,
+    may_be_none: bool = False,
+) -> list[str]:
     """Return the pictures; leading DATA, CFG and WEIGHTS set the options that they stand for."""
     inputs: list[str] = list(arguments.inputs)
     while inputs and (kind := _kind_of(inputs[0])) and getattr(arguments, kind) is None:
         setattr(arguments, kind, inputs.pop(0))
+    for each in inputs:
+        data_set_yaml.refuse(each, what, InputError)
     if misplaced := next(filter(_kind_of, inputs), None):
         raise InputError(f"{shown(misplaced)}: name the model once, before the pictures")
     if not inputs and not may_be_none:

@@ -21,6 +21,7 @@ from engine.cli._json_report import JsonReport
 from engine.cli._stderr import print_stderr
 from engine.cli._table import Cell, align
 from engine.errors import ImageError, InputError
+from engine.files import data_set_yaml
 from engine.files.naming import shown
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _source(arguments: argparse.Namespace) -> str:
     if not arguments.inputs and arguments.detections:
         raise InputError("no ground truth named: expected a LIST, a DIR or a COCO .json file")
-    inputs = _model.take_inputs(arguments, may_be_none=True)
+    inputs = _model.take_inputs(arguments, "labelled pictures", may_be_none=True)
     if not inputs and arguments.data:
         from engine.darknet.names import find_file
 
@@ -180,6 +181,7 @@ def _names(file: str | None) -> list[str] | None:
 
     if file is None:
         return None
+    data_set_yaml.refuse(file, "names", InputError)
     return [name.strip() for name in read_text(Path(file)).rstrip().split("\n")]
 
 

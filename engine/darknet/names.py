@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from engine.errors import ConfigError
+from engine.files import data_set_yaml
 from engine.files.naming import shown
 from engine.files.regular import read_bytes
 
@@ -23,6 +24,7 @@ def read_names(path: str | Path, count: int, *, allow_longer: bool = False) -> t
 
     `allow_longer` is for classifiers: ImageNet's list has more entries than the 1000 in use.
     """
+    data_set_yaml.refuse(path, "names", ConfigError)
     lines = read_lines(path)
     if allow_longer and len(lines) > count:
         what = "%s: has %d names, and the network %d classes: the first names are used"
@@ -92,6 +94,7 @@ def _is_file(path: Path) -> bool:
 
 def _options(path: str | Path) -> list[tuple[str, str]]:
     """Return keys and values in reverse order, so that the first of equal keys wins in a dict."""
+    data_set_yaml.refuse(path, "data", ConfigError)
     options: list[tuple[str, str]] = []
     for number, line in enumerate(_text(path).split("\n"), start=1):
         text = line.strip()

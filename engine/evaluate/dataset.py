@@ -19,6 +19,7 @@ from engine.evaluate import voc_labels, yolo_labels
 from engine.evaluate.examples import Objects
 from engine.evaluate.ground_truth import Entry, GroundTruth, coco_category_ids
 from engine.evaluate.text_files import read_text
+from engine.files import data_set_yaml
 from engine.files.naming import shown
 from engine.vision.extensions import is_picture
 
@@ -105,6 +106,7 @@ def read_list(path: Path) -> list[Path]:
 
     The parent of the list's folder is tried last, as for the files that a .data file names.
     """
+    data_set_yaml.refuse(path, "labelled pictures", InputError)
     pictures = []
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         name = line.strip().strip("'\"")

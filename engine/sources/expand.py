@@ -89,12 +89,17 @@ def _expand_folder(name: str, *, recursive: bool, may_be_empty: bool = False) ->
     others = _warn_about_what_is_left_out(name, recursive=recursive)
     yield from _problems(errors)
     if not (found or errors or may_be_empty):
-        hint = "" if recursive or others else " Look into its folders with --recursive."
+        hint = "" if recursive or others else f" Its folders are read {_inside(name)}."
         yield Media(name, MediaKind.BROKEN, f"{shown(name)}: folder: has no pictures.{hint}")
     if found and not recursive:
-        warn_about_inner_folders(name, "Add --recursive")
+        warn_about_inner_folders(name, f"They are read {_inside(name)}")
     for path in found:
         yield Media(path, MediaKind.PICTURE, root=name)
+
+
+def _inside(name: str) -> str:
+    """Return how to read what is in folders: the command line's option, and what Python has."""
+    return f"with --recursive, or by the pattern '{shown(name.rstrip('/'))}/**/*.*'"
 
 
 def _problems(errors: Iterable[OSError]) -> Iterator[Media]:
@@ -207,8 +212,9 @@ def _warn_about_folders(pattern: str, folders: Iterable[str], without: Container
     left_out = sum(_is_media(each) and each not in without for each in paths)
     if left_out:
         _log.warning(
-            "%s: folders that match are left out, pictures and videos in them: %d. Add --recursive",
-            *(shown(pattern), left_out),
+            "%s: folders that match are left out, pictures and videos in them: %d. "
+            "They are read %s",
+            *(shown(pattern), left_out, _inside(pattern)),
         )
 
 

@@ -225,7 +225,7 @@ def test_outputs_are_not_replaced_for_nothing(detect, tree):
     assert (tree / "old.csv").read_text() == "kept"
     (tree / "empty").mkdir()
     done = detect("empty", "--csv", "old.csv", "--overwrite")
-    assert done.err.endswith("--recursive. Nothing is read, so nothing is replaced\n")
+    assert done.err.endswith("/**/*.*'. Nothing is read, so nothing is replaced\n")
     assert detect("list.txt", "one/7.jpg", "--csv", "old.csv", "--overwrite").status == 1
     assert (tree / "old.csv").read_text() != "kept"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.cli._darknet import files
 from engine.cli._darknet.broadcast import JsonPort, MjpegPort
 from engine.cli._darknet.test import document_at
-from engine.cli._output_files import ReservedPaths, check_output
+from engine.cli._output_files import ReservedPaths, check_output, make_folder
 from engine.cli._stderr import print_stderr
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class DemoOutputs:
         """Open all outputs; complete them at the end and after an interrupt."""
         if self._video_path:
             check_output("-out_filename", self._video_path, self._reserved, overwrite=True)
+        if self._prefix:
+            make_folder("-prefix", str(Path(f"{self._prefix}_").parent))
         with ExitStack() as stack:
             mjpeg, json = self._ports
             if mjpeg:

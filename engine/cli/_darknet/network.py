@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli._darknet.files import Files
-from engine.errors import ImageError, InputError
+from engine.errors import DeviceError, ImageError, InputError
 from engine.files.naming import escaped, shown
 
 if TYPE_CHECKING:
@@ -63,14 +63,17 @@ def load(
     data = files.data if names is None else None
     # only to have them checked: the commands pass their own, which depend on the command
     given = {"threshold": arguments.thresh, "hierarchy": arguments.hier, "nms": arguments.nms}
-    detector = engine.load(
-        *(files.cfg, files.weights, names),
-        data=data,
-        device=device,
-        orient=False,
-        resize="exact",
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    try:
+        detector = engine.load(
+            *(files.cfg, files.weights, names),
+            data=data,
+            device=device,
+            orient=False,
+            resize="exact",
+            **{name: value for name, value in given.items() if value is not None},
+        )
+    except DeviceError as error:
+        raise DeviceError(str(error).replace("--device cpu", "-nogpu")) from None
     if detector.task != task:
         detector.close()
         other = "classifier predict" if task == "detector" else "detector test"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 import numpy as np
 
 from engine import loading
-from engine.arguments import is_whole, whole
+from engine.arguments import check_kind, is_whole, whole
 from engine.backends import device_name
 from engine.compat.ultralytics.detectors import Detectors
 from engine.compat.ultralytics.keywords import check
@@ -164,8 +164,10 @@ class YOLO:
     def _predict(self, source: Any, options: _Options) -> Iterator[Results]:
         if source is None:
             raise InputError("source: expected a picture, got None. Could imread() not read it?")
-        detector = self._load(options)
         is_one = isinstance(source, _ONE) or hasattr(source, "size") or hasattr(source, "read")
+        if not (is_one or hasattr(source, "__getitem__")):  # enough for Python to iterate
+            check_kind("source", source, Iterable, "a picture, a name or several of them")
+        detector = self._load(options)
         pictures = _Pictures([source] if is_one else source, options.vid_stride)
         folder = options.run_folder(_task_of(detector)) if options.writes else None
         if folder is not None:

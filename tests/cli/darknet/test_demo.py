@@ -75,6 +75,12 @@ def test_frames_without_boxes_and_a_limit_of_time(here, monkeypatch):
     assert np.abs(difference).mean() < 6  # no box was drawn
 
 
+@pytest.mark.parametrize("prefix", ["new/inner/x", "new/"])
+def test_the_folder_of_a_prefix_is_made(here, prefix):
+    assert cli.main([*COMMAND, "-prefix", prefix]) == 0
+    assert len(list((here / "new").rglob("*_0000000?.jpg"))) == FRAMES
+
+
 def test_ports_are_opened(capsys, monkeypatch):
     sent = []
     port = "engine.cli._darknet.demo_outputs"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine import cli
+from engine.backends.cuda.driver import pycuda_loader
 from engine.cli._output_record import files_in
 from tests.cli.darknet.parcel_set import MODEL, assert_same_numbers, recorded, without_times
 
@@ -204,3 +205,13 @@ def test_the_heading_tells_of_batches_and_nms(here, capsys):
         *["nms_kind: greedynms (1), beta = 0.700000 "] * 4,
         "",
     ]
+
+
+def test_a_machine_without_a_driver_is_told_the_option_of_darknet(monkeypatch, capsys):
+    monkeypatch.setattr(pycuda_loader.library, "_PLACES", (("nowhere", lambda wanted: None),))
+    monkeypatch.setattr(pycuda_loader.library, "_known", {})
+    pycuda_loader.load.cache_clear()
+    assert cli.main([*COMMAND, "set/1.png", "-i", "3"]) == 4
+    assert capsys.readouterr().err == (
+        "Error: cuda: driver: libcuda.so.1 not found. Install NVIDIA's driver, or use -nogpu\n"
+    )

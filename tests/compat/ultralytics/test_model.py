@@ -247,6 +247,12 @@ def test_arrays_are_named_by_their_place(model):
     assert names == ["a.jpg", "image0.jpg", "image2.jpg"]
 
 
+@pytest.mark.parametrize("source", [3.5, object()])
+def test_what_is_no_source(model, source):
+    with pytest.raises(InputError, match=r"^source: expected a picture, a name or several"):
+        model(source)
+
+
 def test_no_picture(model):
     with pytest.raises(InputError, match="imread"):
         model(None)

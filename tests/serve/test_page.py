@@ -37,6 +37,7 @@ from engine.serve.live import LiveOptions  # isort: skip
 
 pytestmark = pytest.mark.slow
 
+PARCEL = Path(engine.serve.__file__).parent / "page/parcel.jpg"  # codes of every class
 BOX = {"left": 1, "top": 2, "right": 30, "bottom": 20}
 
 DROP = """
@@ -70,6 +71,14 @@ HTMLAnchorElement.prototype.click = function () {
   reader.onload = () => entry.push(reader.result.split(",")[1]);
   reader.readAsDataURL(blobs.get(this.href));
 };
+"""
+
+PIXELS = """
+const picture = document.getElementById("picture");
+const canvas = document.createElement("canvas");
+[canvas.width, canvas.height] = [picture.naturalWidth, picture.naturalHeight];
+canvas.getContext("2d").drawImage(picture, 0, 0);
+return canvas.toDataURL("image/png").split(",")[1];
 """
 
 
@@ -658,6 +667,49 @@ def test_what_codes_say_is_shown_and_copied(browser):
         if "ENGINE_AXE" in os.environ:
             assert page.violations() == []
         assert not page.complaints()
+
+
+def difference(one, other):
+    """Return the mean difference of pixels: 1.2 of the parcel after JPEG, 7 with drawn boxes."""
+    one, other = (np.asarray(each.convert("RGB"), int) for each in (one, other))
+    return float(np.abs(one - other).mean())
+
+
+@pytest.fixture(scope="module")
+def reading_server():
+    """A server of the model in the box, all of whose requests read codes."""
+    with engine.load(device="cpu", threads=1, read=True) as detector, serving(detector) as server:
+        yield server
+
+
+@pytest.mark.parametrize("name", ["scan.ppm", "scan.tif"])
+def test_the_server_draws_no_code_into_the_picture_below_the_boxes(
+    browser, reading_server, tmp_path, name
+):
+    path = tmp_path / name
+    Image.open(PARCEL).save(path)
+    page = Page(browser, reading_server)
+    page.choose(path)
+    page.wait_for(name)
+    assert len(page.rows()) > 3
+    shown = base64.b64decode(browser.execute_script(PIXELS))
+    assert difference(Image.open(path), Image.open(io.BytesIO(shown))) < 2
+
+
+def test_a_picture_is_saved_without_codes_if_all_classes_are_off(browser, reading_server):
+    page = Page(browser, reading_server)
+    page.choose(PARCEL)
+    page.wait_for("parcel.jpg")
+    chips = len(page.all(".chip"))
+    assert chips == len(reading_server.service.detector.labels)
+    for number in range(chips):
+        page.all(".chip")[number].click()
+    assert page.text("#nothing-title") == "Nothing to show"
+    browser.execute_script(SAVE)
+    page.one("#save-picture").click()
+    name, content = page.saved()
+    assert name == "parcel-detected.jpg"
+    assert difference(Image.open(PARCEL), Image.open(io.BytesIO(content))) < 2
 
 
 @pytest.mark.skipif("ENGINE_AXE" not in os.environ, reason="ENGINE_AXE names no axe.min.js")

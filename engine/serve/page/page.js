@@ -13,6 +13,8 @@ const AT_ONCE = 4; // pictures that are sent together, so that the server can ru
 const THUMB_WIDTH = 176;
 const MOST_TRIES = 6; // of a request that a full server refuses
 const MOST_NAMES = 3; // of files in a message
+// What returns no boxes: nothing scores above 1, but codes that are read are returned whatever they score.
+const WITHOUT_BOXES = { threshold: 1, read: false, tiles: "none" };
 const PLAYED_ALONE = "a video is played alone. Choose it without other files";
 const SAMPLES = [
   { file: "parcel.jpg", alt: "Parcel labels with codes", classes: ["qr", "barcode"] },
@@ -149,7 +151,7 @@ async function detect(item) {
   }
 }
 
-// A picture that the browser cannot decode is converted by the server: nothing scores above 1.
+// A picture that the browser cannot decode is converted by the server.
 async function viewable(file) {
   const url = URL.createObjectURL(file);
   const probe = new Image();
@@ -157,7 +159,7 @@ async function viewable(file) {
   if (await probe.decode().then(() => true, () => false)) return url;
   URL.revokeObjectURL(url);
   if (!isDetector()) return null;
-  const drawn = await postPatiently(file, { threshold: 1 }, "image/jpeg").then((response) => response.blob());
+  const drawn = await postPatiently(file, WITHOUT_BOXES, "image/jpeg").then((response) => response.blob());
   return URL.createObjectURL(drawn);
 }
 
@@ -524,11 +526,10 @@ function saveJson(value, name) {
 
 async function savePicture() {
   const type = current.file.type === "image/png" ? "png" : "jpeg";
-  const settings = { threshold: threshold() };
+  let settings = { threshold: threshold() };
   if (hiddenClasses.size) {
     const kept = model.classes.map((_, id) => id).filter((id) => !hiddenClasses.has(id));
-    if (kept.length) settings.classes = kept.join(",");
-    else settings.threshold = 1; // nothing scores above it
+    settings = kept.length ? { ...settings, classes: kept.join(",") } : WITHOUT_BOXES;
   }
   const response = await postPatiently(current.file, settings, `image/${type}`);
   setStatus("");

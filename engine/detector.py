@@ -399,9 +399,10 @@ class Detector:
         for names that strangers choose. The other arguments are those of a call.
         One thread iterates over `sources` and `workers` threads prepare its pictures, each at most
         one batch ahead. On a GPU these threads also submit the runs, and there are three more of
-        them, with several GPUs one more for each. On Linux, with several `workers` and at least
-        four threads, as many processes decode files and bytes once a hundred have been read; they
-        end with the detector, or after a minute without pictures.
+        them, with several GPUs one more for each, but at least six if there are as many cores.
+        On Linux, with at least four `workers`, on a GPU two, processes decode files and bytes once
+        a hundred have been read, one for each worker and on a GPU three more. They end with the
+        detector, or after a minute without pictures.
         If `sources` has a method `stop`, it is called when the stream is closed, so that an
         iteration which waits for a picture can end.
         A picture that cannot be read raises its ImageError; with on_error="yield" the error takes

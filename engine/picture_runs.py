@@ -23,6 +23,7 @@ from engine.backends.base import (
 )
 from engine.backends.frame_picture import FramePicture
 from engine.concurrency import fork_safety
+from engine.concurrency.cores import usable_cores
 from engine.concurrency.pipeline import pipelined
 from engine.darknet.graph import Graph
 from engine.device_reading import DeviceReader
@@ -117,8 +118,14 @@ class PictureRuns:
             ahead = self.device_ahead(settings, keep, ahead) or ahead
             prepare = partial(self._intake.prepare, bgr=bgr, settings=settings, ahead=ahead)
             if settings.tiles is None:
+                threads = submitting_threads(self._program, workers, reads_ahead=ahead is not None)
                 chunks = _chunks(sources, self._settings.batch)
-                runs = self._runs(chunks, prepare, settings, stack, workers=workers, stop=stop)
+                runs = self._runs(
+                    *(chunks, prepare, settings, stack),
+                    workers=workers,
+                    threads=threads,
+                    stop=stop,
+                )
                 outcomes = (each for run in runs for each in self._outcomes(run, keep=keep))
             else:
                 singly = pipelined(_chunks(sources, 1), prepare, workers=workers, stop=stop)
@@ -138,9 +145,10 @@ class PictureRuns:
         stack: ExitStack,
         *,
         workers: int,
+        threads: int,
         stop: Callable[[], object] | None,
     ) -> Iterator[_Run]:
-        """Prepare and submit batches ahead of the caller."""
+        """Prepare and submit batches ahead of the caller, on `threads` if the device runs ahead."""
 
         def prepared() -> Generator[Batch]:
             return pipelined(chunks, prepare, workers=workers, stop=stop)
@@ -157,7 +165,7 @@ class PictureRuns:
         runs = pipelined(
             chunks,
             lambda chunk: submit(prepare(chunk)),
-            workers=workers + self._program.runs_ahead,
+            workers=threads,
             stop=stop,
         )
         return stack.enter_context(closing(runs))
@@ -439,6 +447,15 @@ class PictureRuns:
         return class_tree.multiply_down(
             probabilities[None].copy(), self._graph.tree_parents
         ).ravel()
+
+
+def submitting_threads(program: Program, workers: int, *, reads_ahead: bool) -> int:
+    """Return how many threads prepare and submit the batches of a stream.
+
+    What is read ahead lies in pinned memory or on the device, and takes them no time to copy.
+    """
+    few = workers + program.runs_ahead
+    return few if reads_ahead else max(few, min(program.submitters, usable_cores()))
 
 
 def _chunks(sources: Iterable[Wanted], size: int) -> Iterator[list[Wanted]]:

@@ -208,6 +208,11 @@ class Program(Protocol):
         ...
 
     @property
+    def submitters(self) -> int:
+        """How many threads may submit the runs of a stream at once, each after a copy."""
+        ...
+
+    @property
     def scales_pictures(self) -> bool:
         """Whether the device scales pictures; otherwise `Placed.row` should be made ahead."""
         ...

@@ -109,6 +109,7 @@ class HostProcessing:
     """submit() and its like, for a program that has forward() and detect()."""
 
     runs_ahead = 0
+    submitters = 1
     scales_pictures = False
 
     def submit(

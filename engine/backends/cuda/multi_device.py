@@ -89,6 +89,10 @@ class MultiProgram(Submission):
         cards = len(self._programs)
         return -(-cards // min(self.batch, cards)) + 1
 
+    @property
+    def submitters(self) -> int:
+        return max(program.submitters for program in self._programs)
+
     def forward(self, images: Array) -> tuple[Array, ...]:
         return _joined_outputs(self._spread(images, lambda program, rows: program.forward(rows)))
 

@@ -22,6 +22,7 @@ from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.driver import library, nvjpeg
 from engine.backends.cuda.runtime import jpeg_decoder
 from engine.backends.cuda.runtime.device_blocks import DeviceBlocks
+from engine.backends.cuda.runtime.device_program import SLOTS
 from engine.backends.cuda.runtime.jpeg_decoder import CardJpegDecoder
 from engine.errors import DeviceError, ImageError, InputError
 from engine.vision import batch_decoder, image
@@ -526,7 +527,7 @@ def test_streams_may_be_left_and_memory_comes_back(
         stream.close()
         list(on_card.stream(names))
     gc.collect()
-    blocks = jpeg_decoder._UNITS + on_card.runs_at_once  # in flight at most
+    blocks = jpeg_decoder._UNITS + SLOTS  # in flight at most
     assert len(host.context.driver.live) <= before + blocks
 
 

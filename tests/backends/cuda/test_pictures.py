@@ -303,13 +303,13 @@ def test_what_is_too_much_is_scaled_on_the_cpu(
 ) -> None:
     monkeypatch.setattr(picture_staging, "MOST_BYTES", 5_000)
     program = device.compile(passing((16, 16)), batch=2)
-    before = program.memory
-    for size in ((90, 90), (20, 20)):
+    most = program.memory.activations + 2 * 3 * 16 * 16 * 4  # the rows of a run
+    for size in ((90, 90), (20, 20), (99, 99)):
         batch = [placed(random_pixels(size, seed=seed), (16, 16)) for seed in range(2)]
         rows = program.start_forward(batch).result()[0]
         for row, each in zip(rows, batch, strict=True):
             np.testing.assert_array_equal(row, on_the_cpu(each))
-    assert program.memory == before
+    assert program.memory.activations <= most
     program.close()
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from engine import picture_runs
 from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.multi_device import MultiDevice, MultiProgram
 from engine.darknet import cfg, weights
@@ -170,6 +171,28 @@ def test_a_run_allocates_nothing(device, detector):
     for _ in range(3):
         program.forward(images(detector, 1))
     assert device.context.driver.live == before
+
+
+def test_runs_that_end_with_boxes_take_no_memory_for_outputs(device, detector):
+    program = device.compile(detector, batch=2)
+    program.detect(images(detector, 2), threshold=0.5)
+    slots = program._device.slots
+    assert all(slot.outputs is None for slot in slots)
+    program.forward(images(detector, 2))
+    assert sum(slot.outputs is not None for slot in slots) == 1
+
+
+@pytest.mark.parametrize(
+    ("cores", "workers", "reads_ahead", "expected"),
+    [(16, 1, False, 6), (2, 1, False, 4), (16, 1, True, 4), (16, 8, False, 11)],
+)
+def test_threads_of_a_stream_copy_arrays_at_the_same_time(
+    device, detector, monkeypatch, cores, workers, reads_ahead, expected
+):
+    monkeypatch.setattr(picture_runs, "usable_cores", lambda: cores)
+    program = device.compile(detector, batch=2)
+    threads = picture_runs.submitting_threads(program, workers, reads_ahead=reads_ahead)
+    assert threads == expected
 
 
 def test_memory_is_what_was_allocated_on_the_device(device, detector):

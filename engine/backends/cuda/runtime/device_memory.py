@@ -43,7 +43,7 @@ class DeviceMemory:
         words = returned + self.sizes.found + keep.words
         buffers = (1 + slots) * settings + words * WORD + keep.list_bytes
         self.fixed = Memory(weights.size, layout.size + buffers, layout.workspace)
-        needed = self.fixed.total + slots * self.sizes.images * WORD
+        needed = self.fixed.total + slots * self.sizes.images
         free, _ = context.driver.mem_get_info()
         if needed > free:  # the driver's own error has no numbers
             raise DeviceError(

@@ -27,7 +27,9 @@ from engine.backends.cuda.runtime.slot import POINTER, Job, Key, Slot
 from engine.backends.cuda.runtime.step_runner import StepRunner
 from engine.plan.ops import Op
 
-SLOTS = 4  # one is filled, one is read, one is on the device, and one waits for the device
+# One is read, one is on the device, and one waits for the device. The others are filled: a thread
+# copies arrays in about five times as long as the fastest networks run.
+SLOTS = 6
 _MOST_GRAPHS = 8
 _COPIES = 10  # of a step in a graph that measures it
 _SPARE = 1.5  # times as many candidates as in earlier runs are copied without being asked for

@@ -52,7 +52,8 @@ Put = Callable[[Slot], Job]  # stages the input of a run in a slot
 class CudaProgram(Submission):
     """Safe for many threads; each gets the answers for its own images."""
 
-    runs_ahead = SLOTS - 1
+    runs_ahead = 3  # one is filled, one is on the device, and one waits for the device
+    submitters = SLOTS
 
     def __init__(
         self,
@@ -370,6 +371,8 @@ class CudaProgram(Submission):
         slot.clear()
         if job.size > slot.room:
             self._context.run(partial(slot.make_room, job.size))
+        if not job.decodes and slot.outputs is None:
+            self._context.run(slot.make_room_for_outputs)
         stage(slot)
         if decoding is not None:
             slot.put_decoding(decoding)
@@ -475,6 +478,7 @@ class CudaProgram(Submission):
         if self._is_watched and slot.header[FLAG]:
             self._context.run(partial(self._examine, slot, job))
         results = []
+        assert slot.outputs is not None
         end, scales = 0, self._lowered.target.scales
         for tensor in self.plan.outputs:
             start, end = end, end + job.sequences * tensor.steps * tensor.shape.size

@@ -35,7 +35,7 @@ _GROWTH = 1.5
 class Sizes:
     """Sizes of each part; the last three are zero for a network without detection layers."""
 
-    images: int  # float32
+    images: int  # values
     rows: int
     outputs: int  # float32
     found: int  # words of all candidates
@@ -107,24 +107,23 @@ class Slot:
         self.job = Job(0, 0, 0)  # of that recipe
         self.is_there = False  # whether the block on the card is up to date
         self.is_under_way = False  # no one has waited for its run yet
+        self._most_outputs = sizes.outputs
+        self.outputs: Array | None = None
         try:
             self.settings = self._page_locked(sizes.settings_bytes, np.uint8)
             self.settings_there = self._on_card(
                 sizes.settings_bytes
             )  # copied to their final address when the run starts
-            self.returned = self._page_locked(HEADER_WORDS + sizes.outputs, np.float32)
             self.kept = self._page_locked(sizes.kept_near, np.uint32)
             self.found = np.empty(0, np.uint32)
             if sizes.found_copied:
                 self.make_room_for_finds(sizes.found_copied)
-            self.make_room(sizes.images * WORD)
+            self.make_room(sizes.images)  # of bytes; floats make it grow
             self.arrived, self.done = self._event(), self._event()
         except BaseException:
             self.free()
             raise
-        self.settings_at, self.returned_at = begin_of(self.settings), begin_of(self.returned)
-        self.header, self.outputs = np.split(self.returned, [HEADER_WORDS])
-        self.header = self.header.view(np.uint32)
+        self.settings_at = begin_of(self.settings)
         self.kept_at = begin_of(self.kept)
         self._settings = self.settings.data
 
@@ -160,6 +159,13 @@ class Slot:
         self._staging = (block, self.staged.base)
         self.staged_at = begin_of(self.staged)
         self.block, self.room = int(block), size
+
+    def make_room_for_outputs(self) -> None:
+        """Allocate the memory for outputs, which runs that end with boxes do not need."""
+        made = self._page_locked(HEADER_WORDS + self._most_outputs, np.float32)
+        self.returned_at = begin_of(made)
+        header, self.outputs = np.split(made, [HEADER_WORDS])
+        self.header = header.view(np.uint32)
 
     def make_room_for_finds(self, words: int) -> None:
         """Grow the memory for candidates geometrically."""

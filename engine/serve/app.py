@@ -152,6 +152,7 @@ async def _model(request: Request) -> Response:
             "batch": chosen.batch,
             "threshold": chosen.threshold,
             "nms": chosen.nms,
+            "read": chosen.read,
             "top_k": chosen.top_k,
             "accepts_urls": service.fetcher is not None,
         }

@@ -375,6 +375,7 @@ def _schemas(is_detector: bool) -> _Object:
                 "threshold": {"type": "number"},
                 "nms": {"type": "number"},
                 "top_k": {"type": "integer"},
+                "read": {"type": "boolean"},
                 "accepts_urls": {"type": "boolean"},
             },
             "required": ["engine", "model", "task", "device", "width", "height", "classes"],

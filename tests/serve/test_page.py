@@ -669,6 +669,32 @@ def test_what_codes_say_is_shown_and_copied(browser):
         assert not page.complaints()
 
 
+def test_characters_that_nobody_sees_are_escaped(browser, reading_server):
+    address, other = "https://example.org/\u202egpj.exe", "\ttab\x1d\u2067\nline"
+    page = Page(browser, reading_server)
+    page.drop("codes.png", codes_of(address, other))
+    page.wait_for("codes.png")
+    assert {each.text for each in page.all(".text")} == {
+        r"https://example.org/\u202egpj.exe",
+        r"\ttab\x1d\u2067" "\nline",
+    }
+    assert page.one("a.text").get_attribute("href") == "https://example.org/%E2%80%AEgpj.exe"
+    browser.execute_script(SAVE)
+    page.one("#save-json").click()
+    found = json.loads(page.saved()[1])["detections"]
+    assert {each["text"] for each in found} == {address, other}
+
+
+def test_the_page_says_that_scores_do_not_hide_what_was_read(page, browser, reading_server):
+    page.choose(PARCEL)
+    page.wait_for("parcel.jpg")
+    assert not page.one("#read-note").is_displayed()
+    page = Page(browser, reading_server)
+    page.choose(PARCEL)
+    page.wait_for("parcel.jpg")
+    assert page.text("#read-note") == "Codes that were read are shown at any score."
+
+
 def difference(one, other):
     """Return the mean difference of pixels: 1.2 of the parcel after JPEG, 7 with drawn boxes."""
     one, other = (np.asarray(each.convert("RGB"), int) for each in (one, other))

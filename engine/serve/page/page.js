@@ -15,6 +15,8 @@ const MOST_TRIES = 6; // of a request that a full server refuses
 const MOST_NAMES = 3; // of files in a message
 // What returns no boxes: nothing scores above 1, but codes that are read are returned whatever they score.
 const WITHOUT_BOXES = { threshold: 1, read: false, tiles: "none" };
+// Control characters but the newline; those that turn the direction of text make an address look like another one.
+const UNSEEN = /[^\P{Cc}\n]|[\p{Bidi_Control}\u2028\u2029]/gu;
 const PLAYED_ALONE = "a video is played alone. Choose it without other files";
 const SAMPLES = [
   { file: "parcel.jpg", alt: "Parcel labels with codes", classes: ["qr", "barcode"] },
@@ -50,6 +52,7 @@ async function start() {
   byId("threshold").value = model.threshold;
   byId("score").textContent = threshold().toFixed(2);
   byId("threshold-row").hidden = byId("save-picture").hidden = !isDetector();
+  byId("read-note").hidden = !model.read;
   byId("address").hidden = !model.accepts_urls;
   showSamples();
   await showSources(byId("live"), byId("live-sources"));
@@ -313,10 +316,16 @@ function row(each, index) {
   return line;
 }
 
+// Escapes a character as the table of `detect` does.
+function escaped(character) {
+  const code = character.charCodeAt(0);
+  const digits = code.toString(16);
+  return { "\t": "\\t", "\r": "\\r" }[character] ?? (code < 256 ? `\\x${digits.padStart(2, "0")}` : `\\u${digits.padStart(4, "0")}`);
+}
+
 // What a code says comes from a stranger: it is shown as text, and becomes a link only to the web.
 function said(text) {
-  const escaped = (each) => `\\x${each.charCodeAt(0).toString(16).padStart(2, "0")}`; // as in the table of `detect`
-  const visible = text.replace(/[^\P{Cc}\n]/gu, escaped);
+  const visible = text.replace(UNSEEN, escaped);
   const isLink = /^https?:\/\/\S+$/i.test(text) && URL.canParse(text);
   const shown = isLink
     ? element("a", { href: text, target: "_blank", rel: "noopener noreferrer" })

@@ -29,6 +29,9 @@ class LingeringClose:
         closes = scope["http_version"] == "1.0" or _says_close(scope["headers"])
         is_read = False
 
+        def may_wait() -> bool:
+            return not scope["app"].state.service.is_abandoned
+
         async def track_and_receive() -> Message:
             nonlocal is_read
             message = await receive()
@@ -39,7 +42,7 @@ class LingeringClose:
             nonlocal closes
             if message["type"] == "http.response.start":
                 closes = closes or _says_close(message.get("headers", ()))
-            elif not (message.get("more_body", False) or is_read) and closes:
+            elif not (message.get("more_body", False) or is_read) and closes and may_wait():
                 await send({**message, "more_body": True})
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(_discard(receive), _MAX_SECONDS)

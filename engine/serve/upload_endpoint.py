@@ -137,21 +137,28 @@ class UploadEndpoint(ABC):
             self.check(request, service)
             service.reject_if_draining()
             service.reject_if_full()
-            with service.reading_body():
-                content = await body.read(receive, service.limits, lease.try_reserve_body)
-            lease.accept_pictures(1)
-            watch = asyncio.ensure_future(_watch_disconnect(receive, lease))
             try:
-                response = await self.respond(Exchange(service, lease, request, content))
+                response = await self._answered(request, receive, lease)
             except asyncio.CancelledError:
                 if service.is_abandoned:  # uvicorn would answer 500
                     raise shutting_down() from None
                 raise
-            finally:
-                watch.cancel()
             await _send(send, response)
         finally:
             lease.release()
+
+    async def _answered(
+        self, request: Request, receive: Receive, lease: RequestLease
+    ) -> EncodedResponse:
+        service = lease.service
+        with service.reading_body():
+            content = await body.read(receive, service.limits, lease.try_reserve_body)
+        lease.accept_pictures(1)
+        watch = asyncio.ensure_future(_watch_disconnect(receive, lease))
+        try:
+            return await self.respond(Exchange(service, lease, request, content))
+        finally:
+            watch.cancel()
 
 
 async def _watch_disconnect(receive: Receive, lease: RequestLease) -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import io
+import json
 import signal
 import socket
 import subprocess
@@ -144,6 +145,13 @@ def test_shutdown_waits_at_most_the_grace_period(start):
         until(lambda: b"engine_requests_in_progress 1" in process.get("/metrics")[1])
         begin = time.monotonic()
         process.child.send_signal(signal.SIGTERM)
+        status, headers, content = answer_in(plug.makefile("rb"))
+        assert (status, headers["connection"]) == (503, "close")
+        assert json.loads(content) == {"error": "server: shutting down"}
+        with suppress(ConnectionError):  # the server does not wait for the rest
+            while time.monotonic() - begin < 12:
+                plug.sendall(b"x")
+                time.sleep(0.2)
         status, err = process.ended()
         assert time.monotonic() - begin < 9
     assert (status, err) == (130, "")

@@ -13,7 +13,8 @@ from logging.handlers import QueueHandler, QueueListener, WatchedFileHandler
 from pathlib import Path
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from engine.errors import InputError
@@ -62,6 +63,19 @@ class Access:
         if site := headers.get("sec-fetch-site"):
             return site in ("same-origin", "none")
         return origin is None or origin.partition("://")[2] == headers.get("host")
+
+
+class Cors(CORSMiddleware):
+    """Starlette's middleware for --cors, whose refusals are JSON like those of the server."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        response = super().preflight_response(request_headers)
+        if response.status_code < 400:
+            return response
+        refused = bytes(response.body).decode().removeprefix("Disallowed CORS ")
+        reason = f"CORS: expected what --cors allows, got another {refused}"
+        kept = {k: v for k, v in response.headers.items() if not k.startswith("content-")}
+        return JSONResponse({"error": reason}, response.status_code, kept)
 
 
 class RequireToken:

@@ -11,7 +11,6 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -20,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from engine.errors import DeviceError, EngineError, ImageError, InputError
 from engine.files.naming import shown
 from engine.serve import kserve, live_endpoints, metrics, openapi
-from engine.serve.access import Access, AccessLog, RequireToken
+from engine.serve.access import Access, AccessLog, Cors, RequireToken
 from engine.serve.darknet_ports import DarknetPorts
 from engine.serve.host import CheckHost
 from engine.serve.inference import InferenceEndpoint, PictureEndpoint
@@ -114,7 +113,7 @@ def _middleware(access: Access, access_log: AccessLog | None) -> list[Middleware
     if access.cors:  # before the token, because a preflight request carries none
         found.append(
             Middleware(
-                CORSMiddleware,
+                Cors,
                 allow_origins=access.cors,
                 allow_methods=["GET", "POST"],
                 allow_headers=["Authorization", "Content-Type", "Inference-Header-Content-Length"],
@@ -152,8 +151,8 @@ async def _model(request: Request) -> Response:
             "batch": chosen.batch,
             "threshold": chosen.threshold,
             "nms": chosen.nms,
-            "read": chosen.read,
             "top_k": chosen.top_k,
+            "read": chosen.read,
             "accepts_urls": service.fetcher is not None,
         }
     )

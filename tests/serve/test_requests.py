@@ -291,6 +291,15 @@ def test_named_origins_may_call_the_server(detector, pictures):
         connection.request("OPTIONS", "/detect", headers=preflight)
         answer = connection.getresponse()
         assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, origin)
+        answer.read()
+        preflight["Origin"] = "https://example.com"
+        preflight["Access-Control-Request-Headers"] = "x-other"
+        connection.request("OPTIONS", "/detect", headers=preflight)
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (400, None)
+        assert answer.headers["Content-Type"] == "application/json"
+        reason = "CORS: expected what --cors allows, got another origin, headers"
+        assert json.loads(answer.read()) == {"error": reason}
         connection.close()
         server.service.accepted_pictures += 64
         reply = server.post("/detect", pictures[0], **{**headers, "Origin": origin})

@@ -57,6 +57,7 @@ class RemotePicture:
 
     def _fetch_before(self, deadline: SocketDeadline) -> bytes:
         from http.client import HTTPException
+        from socket import gaierror
         from urllib import request as urllib_request
         from urllib.error import HTTPError, URLError
 
@@ -84,6 +85,8 @@ class RemotePicture:
         except HTTPError as error:
             raise OSError(f"the server answered {error.code} {error.reason}") from None
         except URLError as error:
+            if isinstance(error.reason, gaierror):
+                raise OSError("host name not found") from None
             raise OSError(str(error.reason)) from None
         except TimeoutError:
             raise OSError(f"no data for {self.read_timeout:g} s") from None

@@ -420,6 +420,22 @@ def test_picture_at_a_url_is_detected(detector, pictures, public_loopback):
         until(server.holds_nothing)
 
 
+def test_a_host_that_does_not_exist_is_said_to_be_missing(detector, monkeypatch):
+    resolve = socket.getaddrinfo
+
+    def unknown(host, *args, **options):
+        if host == "nothing.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return resolve(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with serving(detector, access=Access(allow_urls=True)) as server:
+        for path in ("/detect", "/picture"):
+            reply = post(server, path, {"url": "http://nothing.invalid/a.png"})
+            reason = "http://nothing.invalid/a.png: host name not found"
+            assert (reply.status, reply.error) == (422, reason)
+
+
 def test_private_addresses_are_not_reached(detector, pictures):
     with website({"/": pictures[0]}) as (site, asked):
         port = site.rpartition(":")[2]

@@ -1,5 +1,6 @@
 """Pictures from web servers, correct and misbehaving."""
 
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -88,6 +89,15 @@ def test_picture_is_downloaded_and_named_by_its_address(server):
 def test_invalid_content_is_an_image_error(server, path, limits, reason):
     with pytest.raises(ImageError, match=f"{server}{path}: picture: .*{reason}"):
         read(RemotePicture(server + path, **limits))
+
+
+def test_a_host_that_does_not_exist_is_named_in_words(monkeypatch):
+    def unknown(*_, **__):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(ImageError, match=r"invalid/a\.jpg: picture: .*: host name not found$"):
+        read(RemotePicture("http://nothing.invalid/a.jpg"))
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1/a.jpg", "http://127.0.0.1:x/a.jpg"])

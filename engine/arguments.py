@@ -49,17 +49,17 @@ def whole(name: str, value: object, *, most: int | None = None) -> int:
     return int(value)
 
 
-def fraction(name: str, value: object) -> float:
-    """Return `value` as a float from 0 to 1, or raise an InputError."""
+def fraction(name: str, value: object, *, most: float = 1) -> float:
+    """Return `value` as a float from 0 to `most`, or raise an InputError."""
     hint = ""
     if isinstance(value, Real) and not isinstance(value, bool):
         with suppress(OverflowError):  # an integer beyond the range of floats
             made = float(value)
-            if 0 <= made <= 1:
+            if 0 <= made <= most:
                 return made
-            if 5 <= made <= 100:  # probably a percentage
+            if 5 <= made <= 100 * most:  # probably a percentage
                 hint = f". Did you mean {made / 100:g}?"
-    raise InputError(f"{name}: expected a number from 0 to 1, got {brief(value)}{hint}")
+    raise InputError(f"{name}: expected a number from 0 to {most:g}, got {brief(value)}{hint}")
 
 
 def as_array(name: str, value: Any) -> Array:

@@ -42,9 +42,7 @@ class Settings:
             made["max_detections"] = whole("max_detections", self.max_detections)
         check_kind("read", self.read, bool, "True or False")
         made["tiles"] = _tiles(self.tiles)
-        made["overlap"] = fraction("overlap", self.overlap)
-        if self.overlap > _LARGEST_OVERLAP:
-            raise InputError(f"overlap: expected at most {_LARGEST_OVERLAP}, got {self.overlap:g}")
+        made["overlap"] = fraction("overlap", self.overlap, most=_LARGEST_OVERLAP)
 
     @property
     def lowest_score(self) -> float:

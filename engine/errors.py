@@ -151,9 +151,13 @@ class within_memory:  # noqa: N801  used like a function; a class is faster to e
         )
 
 
-def suggest(word: object, known: Iterable[str]) -> str:
-    """Return " Did you mean 'x'?" for the known word nearest to `word`, or nothing."""
+def suggest(word: object, known: Iterable[str], *, least: float = 0.6) -> str:
+    """Return " Did you mean 'x'?" for the known word nearest to `word`, or nothing.
+
+    `least` is how alike they must be, from 0 to 1; dashes before options do not count.
+    """
     from difflib import get_close_matches  # slow to import, and needed only for an error
 
-    near = get_close_matches(str(word), list(known), n=1, cutoff=0.6)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    names = {each.lstrip("-"): each for each in known}
+    near = get_close_matches(str(word).lstrip("-"), list(names), n=1, cutoff=least)
+    return f" Did you mean {names[near[0]]!r}?" if near else ""

@@ -31,6 +31,7 @@ USAGE = 2
 INTERRUPTED, TERMINATED = 130, 143
 CLOSED_PIPE = 141  # the status that a shell reports after SIGPIPE
 _MAX_MESSAGE = 300  # characters of a message about an option
+_ALIKE = 0.7  # options are many, and more words are alike by chance
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -94,7 +95,8 @@ class Parser(argparse.ArgumentParser):
         darknet_options.refuse(argv, self._option_string_actions)
         arguments, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
-            hint = suggest(unknown[0].partition("=")[0], self._option_string_actions)
+            name = unknown[0].partition("=")[0]
+            hint = suggest(name, self._option_string_actions, least=_ALIKE)
             raise InputError(f"unknown option {unknown[0]!r}.{hint} See: {self.prog} --help")
         return arguments
 

@@ -67,6 +67,7 @@ def test_without_a_command_help_goes_to_stderr_and_the_status_is_usage(capsys):
         (["detect", "--model", "my.weights", "x.jpg"], "Use --weights my.weights"),
         (["detect", "--treshold", "1"], "unknown option '--treshold'. Did you mean '--threshold'?"),
         (["detect", "--treshold=1"], "unknown option '--treshold=1'. Did you mean '--threshold'?"),
+        (["serve", "--classes", "qr"], "unknown option '--classes'. See: python -m engine serve"),
         (["detect", "--threshold", "much"], "/--conf: invalid float value: 'much'"),
         (["--verison"], "Error: no command '--verison'."),
     ],

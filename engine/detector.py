@@ -8,7 +8,7 @@ from operator import is_
 from os import PathLike
 from pathlib import Path, PurePath
 from threading import Event
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast, overload
 
 import numpy as np
 
@@ -112,6 +112,12 @@ class Detector:
     def __repr__(self) -> str:
         width, height = self.size
         return f"<Detector: {self.task} {self._graph.file}, {width} x {height}, on {self.device}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Detector cannot be pickled or copied, because it holds memory and threads of its "
+            "device: call engine.load() in each process"
+        )
 
     @property
     def name(self) -> str:

@@ -1,6 +1,8 @@
 """engine.load() and the Detector that it returns."""
 
+import copy
 import io
+import pickle
 import shutil
 import threading
 
@@ -42,6 +44,12 @@ def files(tmp_path):
 
 def test_repr_names_network_size_and_device(detector, tiny_detector):
     assert repr(detector) == f"<Detector: detector {tiny_detector.cfg.name}, 64 x 48, on cpu>"
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy, copy.copy])
+def test_a_detector_is_not_copied(detector, copied):
+    with pytest.raises(TypeError, match=r"^a Detector cannot be .*: call engine\.load"):
+        copied(detector)
 
 
 # ---------------------------------------------------------------- pictures

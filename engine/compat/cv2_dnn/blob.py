@@ -53,7 +53,7 @@ def blobFromImages(
     pictures = [_pixels(each) for each in images]
     if not pictures:
         raise InputError("images: expected at least one picture, got none")
-    target = _size(size) or pictures[0].shape[1::-1]
+    target = sides_of(size) or pictures[0].shape[1::-1]
     placed = [_placed(each, target, crop=crop) for each in pictures]
     if len({each.shape for each in placed}) > 1:
         raise InputError("images: expected pictures with the same number of channels")
@@ -109,12 +109,16 @@ def _pixels(image: Any) -> Array:
     return pixels.astype(np.float32, copy=False)
 
 
-def _size(size: Any) -> tuple[int, int] | None:
-    sides = () if size is None else tuple(size)
+def sides_of(size: Any) -> tuple[int, int] | None:
+    """Return width and height, or None for OpenCV's empty sizes."""
+    try:
+        sides = () if size is None else tuple(size)
+    except TypeError:
+        sides = (size,)
     if sides in ((), (0, 0)):
         return None
     if len(sides) != 2 or not all(map(is_whole, sides)):
-        raise InputError(f"size: expected width and height, got {size!r}")
+        raise InputError(f"size: expected width and height, such as (416, 416), got {size!r}")
     return int(sides[0]), int(sides[1])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.arrays import Array
-from engine.compat.cv2_dnn.blob import Scalar, Size, blobFromImage
+from engine.compat.cv2_dnn.blob import Scalar, Size, blobFromImage, sides_of
 from engine.compat.cv2_dnn.files import Content
 from engine.compat.cv2_dnn.net import Net, readNet
 from engine.compat.cv2_dnn.old_and_new import Items
@@ -27,7 +27,7 @@ class Model:
     def __init__(self, model: Net | Content, config: Content = "") -> None:
         self.net = model if isinstance(model, Net) else self._read(model, config)
         self._scale: float | Sequence[float] = 1.0
-        self._size: Size = None
+        self._size: tuple[int, int] | None = None  # None means that of the .cfg
         self._mean: Scalar = None
         self._swap = False
         self._crop = False
@@ -42,13 +42,13 @@ class Model:
         crop: bool = False,
     ) -> _Self:
         """Set how a picture becomes a blob; without a size it is that of the .cfg."""
-        self._scale, self._size, self._mean = scale, size, mean
+        self._scale, self._size, self._mean = scale, sides_of(size), mean
         self._swap, self._crop = swapRB, crop
         return self
 
     def setInputSize(self: _Self, size: Size | int, height: int | None = None) -> _Self:
         """Set the size as a pair or as width and height."""
-        self._size = (size, height or size) if isinstance(size, int) else size
+        self._size = sides_of((size, height or size) if isinstance(size, int) else size)
         return self
 
     def setInputScale(self: _Self, scale: float | Sequence[float]) -> _Self:
@@ -84,7 +84,7 @@ class Model:
 
     def predict(self, frame: Array) -> tuple[Array, ...]:
         """Return the outputs of the network for a picture."""
-        size = self._size if self._size is not None and any(self._size) else self.net.size
+        size = self._size or self.net.size
         blob = blobFromImage(frame, self._scale, size, self._mean, self._swap, self._crop)
         self.net.setInput(blob)
         return self.net.forward(self._outputs or self.net.getUnconnectedOutLayersNames())

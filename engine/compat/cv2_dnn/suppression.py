@@ -24,6 +24,7 @@ def NMSBoxes(
     top_k: int = 0,
 ) -> Items:
     """Return the indices of the boxes (left, top, width, height) to keep, best score first."""
+    _check_limits(score_threshold, nms_threshold, eta)
     boxes, numbers = _checked(bboxes, scores)
     return Items.of(_kept(boxes, numbers, score_threshold, nms_threshold, eta, top_k), np.int32)
 
@@ -38,6 +39,7 @@ def NMSBoxesBatched(
     top_k: int = 0,
 ) -> Items:
     """Do the same as NMSBoxes(), but only boxes of one class suppress each other."""
+    _check_limits(score_threshold, nms_threshold, eta)
     boxes, numbers = _checked(bboxes, scores)
     classes = np.asarray(class_ids, np.float64).reshape(-1)
     if len(classes) != len(boxes):
@@ -46,6 +48,14 @@ def NMSBoxesBatched(
     apart = (boxes[:, :2] + boxes[:, 2:]).max(initial=0) + 1
     moved = boxes + np.outer(classes * apart, (1, 1, 0, 0))
     return Items.of(_kept(moved, numbers, score_threshold, nms_threshold, eta, top_k), np.int32)
+
+
+def _check_limits(score_threshold: float, nms_threshold: float, eta: float) -> None:
+    for name, value in (("score_threshold", score_threshold), ("nms_threshold", nms_threshold)):
+        if not value >= 0:
+            raise InputError(f"{name}: expected 0 or more, got {value:g}")
+    if not eta > 0:
+        raise InputError(f"eta: expected more than 0, got {eta:g}")
 
 
 def _checked(bboxes: Any, scores: Any) -> tuple[Array, Array]:

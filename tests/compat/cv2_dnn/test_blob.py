@@ -77,6 +77,7 @@ def test_floats_are_scaled_as_floats():
         ({"image": np.zeros((2, 2, 3), np.int64)}, "uint8 or float32"),
         ({"image": networks.noise(2, 2), "size": (4,)}, "width and height"),
         ({"image": networks.noise(2, 2), "size": (4, -1)}, "width and height"),
+        ({"image": networks.noise(2, 2), "size": 32}, r"such as \(416, 416\), got 32"),
         ({"image": networks.noise(2, 2), "mean": "red"}, "numbers"),
         ({"image": networks.noise(2, 2), "mean": (1, 2, 3, 4, 5)}, "up to four"),
         ({"image": networks.noise(2, 2, 1), "swapRB": True}, "3 or 4 channels"),

@@ -62,6 +62,25 @@ def test_a_crop_and_setters(files):
     assert rows.shape == (8 * 16 * 2, 7)
 
 
+@pytest.mark.parametrize("size", [32, (32,), (32, -1), "32"])
+def test_a_size_is_width_and_height(files, size):
+    model = cv2_dnn.DetectionModel(*files)
+    with pytest.raises(InputError, match=r"^size: expected width and height, such as \(416, 416\)"):
+        model.setInputParams(size=size)
+    usual = model.setInputParams(1 / 255).predict(IMAGE)
+    empty = model.setInputParams(1 / 255, (0, 0)).predict(IMAGE)
+    np.testing.assert_array_equal(usual[0], empty[0])
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_nms_refuses_negative_thresholds(files, across):
+    model = cv2_dnn.DetectionModel(*files).setInputParams(1 / 255).setNmsAcrossClasses(across)
+    with pytest.raises(InputError, match="score_threshold: expected 0 or more, got -1"):
+        model.detect(IMAGE, -1, 0.4)
+    with pytest.raises(InputError, match=r"nms_threshold: expected 0 or more, got -0\.4"):
+        model.detect(IMAGE, 0.05, -0.4)
+
+
 def test_classes(tmp_path):
     model = cv2_dnn.ClassificationModel(*map(str, small_model(tmp_path, "classifier")))
     number, score = model.setInputParams(1 / 255).classify(IMAGE)

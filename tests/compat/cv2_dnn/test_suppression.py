@@ -50,6 +50,22 @@ def test_wrong_arguments(boxes, scores, message):
         cv2_dnn.NMSBoxes(boxes, scores, 0.1, 0.4)
 
 
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ((-0.1, 0.4), "score_threshold: expected 0 or more, got -0.1"),
+        ((0.1, -1), "nms_threshold: expected 0 or more, got -1"),
+        ((float("nan"), 0.4), "score_threshold: expected 0 or more, got nan"),
+        ((0.1, 0.4, 0), "eta: expected more than 0, got 0"),
+    ],
+)
+def test_limits_that_opencv_refuses(limits, message):
+    with pytest.raises(InputError, match=message):
+        cv2_dnn.NMSBoxes([[0, 0, 1, 1]], [1], *limits)
+    with pytest.raises(InputError, match=message):
+        cv2_dnn.NMSBoxesBatched([[0, 0, 1, 1]], [1], [0], *limits)
+
+
 def test_a_class_for_each_box():
     with pytest.raises(InputError, match="class_ids: expected 1"):
         cv2_dnn.NMSBoxesBatched([[0, 0, 1, 1]], [1], [], 0.1, 0.4)

@@ -65,7 +65,18 @@ def test_every_allocation_of_a_compilation_may_fail(device, plan, given, expecte
         assert said.startswith("cuda:0: out of memory: 0.5 GiB of 8.0 GiB free. Try a smaller")
         assert not device.context.driver.live
     assert at > 10
+    device.trouble.expect("", 0)
     assert_right(program, given, expected)
+
+
+def test_memory_for_the_outputs_of_a_first_run_may_be_missing(device, plan, given, expected):
+    program = device.compile(plan)
+    device.trouble.expect("memory", 1)
+    with pytest.raises(DeviceError, match="out of memory"):
+        program.forward(given)
+    assert_right(program, given, expected)
+    program.close()
+    assert not device.context.driver.live
 
 
 def test_every_launch_of_a_run_may_fail(device, plan, given, expected):

@@ -14,6 +14,7 @@ import pytest
 
 from engine.backends import open_device
 from engine.backends.base import Device
+from engine.concurrency.cores import usable_cores
 from tests.devices import open_or_skip
 
 pytest_plugins = ["tests.dripping_server", "tests.small_models"]
@@ -49,7 +50,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if is_worker or is_watched or not is_whole:
         return
     if getattr(option, "numprocesses", 0) is None:
-        option.numprocesses = "auto"
+        # Tests of servers and of processes wait; one more process uses the processors meanwhile.
+        option.numprocesses = usable_cores() + 1 if _is_fast_lane(config) else "auto"
         option.maxprocesses = option.maxprocesses or MOST_PROCESSES
 
 

@@ -41,6 +41,15 @@ class Owned(NamedTuple):
     is_done: bool = True
     holds: tuple[str, ...] = ()  # what the folder has of it; older records do not tell
 
+    def may_have(self, what: str) -> bool:
+        """Tell whether a run has written pictures, crops or labels of this name, or may have."""
+        return bool(self.picture) and (what in self.holds or not self.holds)
+
+    @property
+    def has_labels_of_others(self) -> bool:
+        """Whether labels were there before a run claimed the name, and no run replaced them."""
+        return _FOUND in self.holds and _LABELS not in self.holds
+
 
 def add_file(path: Path, holds: tuple[str, ...] = (), *, is_done: bool = True) -> None:
     """Record a file in its folder, so that searches for pictures leave it out."""
@@ -75,11 +84,6 @@ def files_in(folder: str) -> Set[str]:
     """Return the names of the files in a folder that add_file() has recorded."""
     owners = owners_in(folder)
     return {each.name for each in owners if not each.picture and each.holds != _NOTHING}
-
-
-def is_of_others(owned: Owned) -> bool:
-    """Tell whether labels were there before a run claimed their name, and no run replaced them."""
-    return _FOUND in owned.holds and _LABELS not in owned.holds
 
 
 def written_labels(files: Iterable[Path]) -> list[Path]:

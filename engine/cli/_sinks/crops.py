@@ -34,11 +34,7 @@ class Crops(Sink):
         self._folder = OutputFolder("--crops", folder, reserved, existing=existing)
         owners = owners_in(folder)  # as they were before this run
         self._is_known = bool(owners) or not any(self._folder.path.iterdir())
-        self._earlier = {
-            each.name
-            for each in owners
-            if each.picture and ("crops" in each.holds or not each.holds)
-        }
+        self._earlier = {each.name for each in owners if each.may_have("crops")}
         self._folder.refuse_pictures_here(each.media for each in known)
         self._folder.check(_existing_crops(self._folder.path, known))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli._output_files import Existing, OutputFolder, ReservedPaths, real
-from engine.cli._output_record import is_of_others, owners_in
+from engine.cli._output_record import owners_in
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
@@ -39,11 +39,9 @@ class Labels(Sink):
         self._real = lru_cache(maxsize=256)(real)
         self._replaces = existing == "replace"
         owners = owners_in(folder)  # as they were before this run
-        self._of_others = {f"{each.name}.txt" for each in owners if is_of_others(each)}
+        self._of_others = {f"{each.name}.txt" for each in owners if each.has_labels_of_others}
         self._own = {
-            (f"{each.name}.txt", real(each.picture))
-            for each in owners
-            if each.picture and ("labels" in each.holds or not each.holds)
+            (f"{each.name}.txt", real(each.picture)) for each in owners if each.may_have("labels")
         }
         pictures = [each for each in known if not each.media.has_frames]
         for media, output in pictures:

@@ -55,11 +55,13 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
     def __array_wrap__(
         self, array: Array, context: Any = None, return_scalar: bool | None = None
     ) -> Any:
-        """Return what an operation computes as a plain array or number.
+        """Return what an operation computes as an array of numbers, or a number.
 
         NumPy 1 does not say which of both it wants; there a single value becomes a number.
         """
         plain = np.asarray(array)
+        if plain.ndim:
+            return plain.view(Values)
         return plain if return_scalar is False else plain[()]
 
     def __reduce__(self) -> Any:

@@ -86,6 +86,29 @@ def files_in(folder: str) -> Set[str]:
     return {each.name for each in owners if not each.picture and each.holds != _NOTHING}
 
 
+class WrittenLabels:
+    """The label files of pictures, as the records in folders of labels tell.
+
+    Pictures that differ in their ending alone have names with numbers there.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[Path, dict[str, str]] = {}  # by pictures, in each folder
+
+    def __call__(self, picture: Path, folders: Iterable[Path]) -> Path | None:
+        """Return the file that a run has written for a picture into one of the folders."""
+        identity = os.path.join(real(picture.parent), picture.name)  # noqa: PTH118
+        for folder in folders:
+            if folder not in self._names:
+                owners = owners_in(str(folder))
+                labelled = (each for each in owners if each.may_have(_LABELS))
+                self._names[folder] = {each.picture: each.name for each in labelled}
+            name = self._names[folder].get(identity)
+            if name is not None and (file := folder / f"{name}.txt").is_file():
+                return file
+        return None
+
+
 def written_labels(files: Iterable[Path]) -> list[Path]:
     """Return the label files that runs have written; they may have been corrected since."""
 

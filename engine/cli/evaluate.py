@@ -41,7 +41,11 @@ _KEEP_ALL = 1.0  # no IoU exceeds it
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     _model.add_arguments(parser, "LIST|DIR|JSON", "labelled pictures")
     truth = parser.add_argument_group("ground truth")
-    truth.add_argument("--labels", metavar="DIR", help="folder of the label files")
+    truth.add_argument(
+        "--labels",
+        metavar="DIR",
+        help="folder of the label files, below which they may have the folders of their pictures",
+    )
     truth.add_argument("--images", metavar="DIR", help="folder of the pictures of a COCO file")
     _sources.add_decode(truth)
     _sources.add_untrusted(truth)
@@ -200,13 +204,14 @@ def _read_dataset(source: str, names: Sequence[str], *, labels: str | None = Non
     from engine.sources.expand import warn_about_inner_folders
 
     if not Path(source).is_dir():
-        return dataset.read(source, names, labels=labels)
+        return dataset.read(source, names, labels=labels, written=_output_record.WrittenLabels())
     folder = str(dataset.picture_folder(Path(source)))
     warn_about_inner_folders(folder, "Name one of them, or a list of pictures")
     results = _output_record.files_in(folder)
     if count := sum(Path(folder, each).exists() for each in results):
         _sources.warn_of_results(folder, count, "A list of pictures can name them")
-    return dataset.read(source, names, labels=labels, left_out=results)
+    written = _output_record.WrittenLabels()
+    return dataset.read(source, names, labels=labels, left_out=results, written=written)
 
 
 def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -> GroundTruth:

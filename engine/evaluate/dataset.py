@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from engine.errors import InputError
 from engine.evaluate import voc_labels, yolo_labels
@@ -25,6 +26,10 @@ from engine.vision.extensions import is_picture
 
 _PICTURE_FOLDERS = ("JPEGImages", "images")
 _COCO_FOLDERS = ("train2014", "val2014", "train2017", "val2017")
+_ENDINGS = (".txt", ".xml")
+
+# Returns the label file that a record in one of some folders tells of a picture.
+Written: TypeAlias = Callable[[Path, Iterable[Path]], Path | None]
 
 
 def read(
@@ -33,10 +38,12 @@ def read(
     *,
     labels: str | None = None,
     left_out: Set[str] = frozenset(),
+    written: Written = lambda picture, folders: None,
 ) -> GroundTruth:
     """Read the pictures of a folder, except those `left_out`, or of a list.
 
-    `labels` is the folder of the labels, if given.
+    `labels` is the folder of the labels, if given. There a file has the folders of its picture, or
+    none. What `written` tells of a picture comes before its name.
     """
     folder = None if labels is None else Path(labels)
     if folder is not None and not folder.is_dir():
@@ -46,11 +53,12 @@ def read(
     if not pictures:
         raise InputError(f"{shown(source)}: names no picture")
     problems: list[str] = []
-    found = [find_labels(each, folder) for each in pictures]
     if folder is None:
+        found = [_found(each, written) for each in pictures]
+    else:
         found = [
-            file or next(iter(labels_next_to_folder(picture)), None)
-            for picture, file in zip(pictures, found, strict=True)
+            _labels_in(folder, inner, picture, written)
+            for picture, inner in zip(pictures, _inner_folders(pictures), strict=True)
         ]
     entries = (
         Entry(image_id, str(picture), partial(_objects, file, tuple(names), problems))
@@ -59,9 +67,10 @@ def read(
     return GroundTruth(
         *(source, tuple(names), coco_category_ids(names), tuple(entries), problems),
         unlabelled=found.count(None),
-        label_files=tuple(file for file in found if file is not None),
+        label_files=tuple(dict.fromkeys(file for file in found if file is not None)),
         remarks=(
             *_repeated(source, pictures),
+            *_shared(source, pictures, found),
             *(_with_others(source, pictures, found) if folder is None else ()),
         ),
     )
@@ -76,16 +85,31 @@ def _repeated(source: str, pictures: Sequence[Path]) -> Iterator[str]:
         yield f"{shown(source)}: {what} {shown(names[0])}: each counts as often"
 
 
+def _shared(source: str, pictures: Sequence[Path], found: Sequence[Path | None]) -> Iterator[str]:
+    """Yield a line about the label files of several pictures."""
+    owners: dict[Path, set[str]] = {}
+    for picture, file in zip(pictures, found, strict=True):
+        if file is not None:
+            owners.setdefault(file, set()).add(os.path.realpath(picture))
+    several = [file for file, own in owners.items() if len(own) > 1]
+    if several:
+        names = " and ".join(map(shown, sorted(owners[several[0]])[:2]))
+        what = f"label files that count for several pictures: {len(several)}"
+        yield f"{shown(source)}: {what}, such as {shown(str(several[0]))} for {names}"
+
+
 def _with_others(
     source: str, pictures: Sequence[Path], found: Sequence[Path | None]
 ) -> Iterator[str]:
     """Yield a line about the pictures with other labels in a second place."""
+    counted = set(found)
     others = {
         file: other
         for picture, file in zip(pictures, found, strict=True)
         if file is not None
         for other in (*all_labels(picture), *labels_next_to_folder(picture))
-        if other.suffix == file.suffix and _content(other) != _content(file)
+        if other.suffix == file.suffix and other not in counted
+        if _content(other) != _content(file)
     }
     if others:
         file, other = next(iter(others.items()))
@@ -117,13 +141,36 @@ def read_list(path: Path) -> list[Path]:
     return pictures
 
 
-def find_labels(picture: Path, folder: Path | None = None) -> Path | None:
+def find_labels(picture: Path) -> Path | None:
     """Return the label file of a picture, if there is one."""
-    if folder is not None:
-        candidates = [folder / f"{picture.stem}{suffix}" for suffix in (".txt", ".xml")]
-    else:
-        candidates = list(_candidates(picture))
-    return next((path for path in candidates if _is_file(path)), None)
+    return next(iter(all_labels(picture)), None)
+
+
+def _found(picture: Path, written: Written) -> Path | None:
+    for file in (*all_labels(picture), *labels_next_to_folder(picture)):
+        return written(picture, file.parents) or file
+    return None
+
+
+def _labels_in(folder: Path, inner: Path, picture: Path, written: Written) -> Path | None:
+    """Return the label file of a picture in a folder, below which it may have inner folders."""
+    absolute = folder.absolute()
+    file = written(picture, (absolute, *absolute.parents))
+    if file is not None and file.is_relative_to(absolute):
+        return folder / file.relative_to(absolute)
+    names = [picture.stem + each for each in _ENDINGS]
+    places = (below / name for below in (folder / inner, folder) for name in names)
+    return next(filter(_is_file, places), None)
+
+
+def _inner_folders(pictures: Sequence[Path]) -> list[Path]:
+    """Return the folders of pictures below the one that holds all."""
+    folders = [os.path.realpath(each.parent) for each in pictures]
+    try:
+        common = os.path.commonpath(folders)
+    except ValueError:  # on different drives
+        return [Path()] * len(folders)
+    return [Path(each).relative_to(common) for each in folders]
 
 
 def usual_label_file(picture: Path) -> Path:

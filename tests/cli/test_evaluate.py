@@ -94,6 +94,30 @@ def test_labels_that_a_run_wrote_are_announced(evaluate, dataset):
     assert (status, warning in told) == (0, True)
 
 
+@pytest.mark.parametrize("labels", ["labels", "elsewhere/found"])
+def test_labels_that_a_run_gave_numbers_are_those_of_their_pictures(
+    evaluate, dataset, tmp_path, labels
+):
+    """Detect writes 0001.txt for 0001.bmp and 0001-2.txt for 0001.png."""
+    (dataset / "images/0001.bmp").write_bytes((dataset / "images/0002.png").read_bytes())
+    target = dataset / labels
+    target.mkdir(parents=True, exist_ok=True)
+    given = {each.name: each.read_text() for each in (dataset / "labels").glob("*.txt")}
+    numbered = {**given, "0001.txt": given["0002.txt"], "0001-2.txt": given["0001.txt"]}
+    record = OutputRecord(str(target), str, ("labels",))
+    for name, picture in (("0001", "0001.bmp"), ("0001-2", "0001.png")):
+        owned = Owned(name, str((dataset / "images" / picture).resolve()))
+        record.claim(owned, is_written=True)
+    for name, text in numbered.items():
+        (target / name).write_text(text)
+    where = () if labels == "labels" else ("--labels", target)
+    status, document = report_of(evaluate, dataset, *where)
+    assert status == 0
+    assert document["counts"]["objects"] == sum(
+        len(text.splitlines()) for text in numbered.values()
+    )
+
+
 @pytest.mark.parametrize("method", ["coco", "voc", "voc11", "darknet"])
 def test_json_holds_the_report_and_its_conditions(evaluate, dataset, method):
     status, document = report_of(evaluate, dataset, "--method", method, "--threshold", "0.1")

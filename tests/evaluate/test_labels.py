@@ -281,3 +281,35 @@ def test_pipe_or_missing_source_is_refused(tmp_path):
             dataset.read(str(tmp_path / name), NAMES)
     with pytest.raises(InputError, match="--labels"):
         dataset.read(str(tmp_path), NAMES, labels=str(tmp_path / "none"))
+
+
+def labels_of(source, **options):
+    truth = dataset.read(str(source), NAMES, **options)
+    return [str(each) for each in truth.label_files], truth
+
+
+@pytest.mark.parametrize("has_list", [True, False])
+def test_labels_in_a_folder_have_the_folders_of_their_pictures(tmp_path, has_list):
+    days = ("day1", "day2") if has_list else ("day1",)
+    put(tmp_path, *(f"pics/{day}/a.jpg" for day in days), *(f"lab/{day}/a.txt" for day in days))
+    put(tmp_path, "lab/a.txt", "flat/a.txt")
+    (tmp_path / "list.txt").write_text("".join(f"pics/{day}/a.jpg\n" for day in days))
+    source = tmp_path / "list.txt" if has_list else tmp_path / "pics/day1"
+    found, truth = labels_of(source, labels=str(tmp_path / "lab"))
+    inner = [f"{tmp_path}/lab/{day}/a.txt" for day in days]
+    assert (found, truth.remarks) == (inner if has_list else [f"{tmp_path}/lab/a.txt"], ())
+
+    found, truth = labels_of(source, labels=str(tmp_path / "flat"))
+    assert found == [f"{tmp_path}/flat/a.txt"]
+    shared = [each for each in truth.remarks if "label files that count for several" in each]
+    assert len(shared) == (len(days) > 1)
+    for line in shared:
+        files = f"{tmp_path}/flat/a.txt for {tmp_path}/pics/day1/a.jpg and {tmp_path}/pics/day2"
+        assert f"several pictures: 1, such as {files}" in line
+
+
+def test_pictures_that_differ_in_their_ending_share_labels_with_a_line(tmp_path):
+    put(tmp_path, "images/a.jpg", "images/a.png", "images/b.jpg", "labels/a.txt", "labels/b.txt")
+    _, truth = labels_of(tmp_path / "images")
+    (remark,) = truth.remarks
+    assert f"several pictures: 1, such as {tmp_path}/labels/a.txt for {tmp_path}/images/a" in remark

@@ -17,7 +17,8 @@ def chain_pools(plan: Plan) -> Plan:
     ops: list[Op] = []
     pools: dict[Tensor, list[MaxPool]] = {}  # the earlier pools of each map
     for op in plan.ops:
-        if isinstance(op, MaxPool) and op.window.stride == (1, 1) and not op.out.is_state:
+        has_state = any(each.is_state for each in (*op.reads, op.out))  # may be overwritten
+        if isinstance(op, MaxPool) and op.window.stride == (1, 1) and not has_state:
             earlier = pools.setdefault(op.src, [])
             ops.append(_smallest(op, earlier))
             earlier.append(op)

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 
 from engine.plan.build import Plan, View
-from engine.plan.ops import Concat, Conv2d, Op, Tensor
+from engine.plan.ops import Concat, Conv2d, Op, Store, Tensor
 
 
 def check_plan(plan: Plan) -> None:
@@ -42,7 +42,7 @@ def _place(plan: Plan, tensor: Tensor) -> tuple[Tensor, slice]:
 
 
 def _check_order(plan: Plan) -> None:
-    """Every channel is written once, and before it is read."""
+    """Every channel is written once, and before it is read; only Store writes states."""
     written: dict[Tensor, np.ndarray] = {}
 
     def at(tensor: Tensor) -> np.ndarray:
@@ -51,6 +51,7 @@ def _check_order(plan: Plan) -> None:
 
     at(plan.source)[:] = True
     for op in plan.ops:
+        assert op.out.is_state == isinstance(op, Store), f"{op} writes a state"
         for tensor in op.reads:
             assert at(tensor).all(), f"{op} reads {tensor} before it is written"
         for channels in _written_channels(op):

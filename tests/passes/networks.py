@@ -123,17 +123,28 @@ class Network:
     def store(self, state: Tensor, src: Tensor) -> None:
         self.builder.emit(ops.Store(state, src))
 
+    def take_step(self, src: Tensor, step: int) -> Tensor:
+        return self.builder.emit(ops.TakeStep(self.builder.tensor(src.shape, steps=1), src, step))
 
-def random_plan(seed: int, length: int = 24) -> Plan:
-    """Return a random plan of ops that passes rewrite; some tensors are outputs."""
-    net = Network(channels=int(2 + seed % 5), side=8, seed=seed)
+    def join_steps(self, *sources: Tensor) -> Tensor:
+        return self.builder.emit(ops.JoinSteps(self.builder.tensor(sources[0].shape), sources))
+
+
+def random_plan(seed: int, length: int = 24, *, steps: int = 1, has_states: bool = False) -> Plan:
+    """Return a random plan of ops that passes rewrite; some tensors are outputs.
+
+    With states, ops read them before and after they are stored, which happens at any time and more
+    than once. With several time steps, most ops run on one of them.
+    """
+    net = Network(channels=int(2 + seed % 5), side=8, seed=seed, steps=steps)
     random = net.random
     known = [net.source]
+    states: list[Tensor] = []
     shared = net.array(4, 4, 1, 1)
 
     def pick(*, like: Tensor | None = None) -> Tensor:
         """Return a tensor, preferably a late one; with `like`, one of its height and width."""
-        fit = [each for each in known if like is None or each.shape.area == like.shape.area]
+        fit = [each for each in known if like is None or _are_alike(each, like)]
         return fit[-1 - min(int(random.exponential(2)), len(fit) - 1)]
 
     def conv() -> Tensor:
@@ -150,7 +161,8 @@ def random_plan(seed: int, length: int = 24) -> Plan:
 
     def add() -> Tensor:
         one = pick()
-        two = next((each for each in reversed(known) if each.shape == one.shape), one)
+        fit = (each for each in reversed(known) if each.shape == one.shape)
+        two = next((each for each in fit if each.steps == one.steps), one)
         return net.add(one, two, is_weighted=random.random() < 0.2)
 
     def joined() -> Tensor:
@@ -170,14 +182,44 @@ def random_plan(seed: int, length: int = 24) -> Plan:
         one = pick()
         return net.multiply(one, one)
 
+    def pooled() -> Tensor:
+        return net.pool(pick(), padding=int(random.integers(0, 2)))
+
+    def pooled_state() -> Tensor:
+        return net.pool(states[-1] if states else pick(), int(random.choice([3, 5])), 1)
+
+    def stored() -> Tensor:
+        """Store to an old or a new state, and return it to be read."""
+        src = next(each for each in reversed(known) if each.steps == 1)
+        fit = [each for each in states if each.shape == src.shape and each != src]
+        if not fit or random.random() < 0.2:
+            states.append(net.state(src.shape))
+            return states[-1]
+        state = fit[int(random.integers(len(fit)))]
+        net.store(state, src)
+        return state
+
     kinds = [conv, conv, conv, add, joined, ranged, multiplied]
     kinds += [lambda: net.norm(pick())] * 3
     kinds += [lambda: net.activate(pick(), str(random.choice(["leaky", "tanh", "mish"])))] * 3
-    kinds += [lambda: net.pool(pick(), padding=int(random.integers(0, 2)))]
+    kinds += [pooled]
+    if steps > 1:
+        known += [net.take_step(net.source, number) for number in range(steps)]
+    if has_states:
+        kinds += [stored] * 4 + [add] * 2 + [pooled_state] * 3
     for _ in range(length):
         if known[-1].shape.channels < 40 and known[-1].shape.height > 1:
             known.append(kinds[random.integers(len(kinds))]())
         else:
             known.append(net.conv(known[int(random.integers(0, min(4, len(known))))]))
+    if known[-1].is_state:
+        known.append(net.activate(known[-1]))
+    if steps > 1:
+        last = next(each for each in reversed(known) if each.steps == 1)
+        known += [net.join_steps(*[last] * steps), net.conv(net.source)]
     kept = [each for each in known[1:] if random.random() < 0.1]
-    return net.plan(*kept, known[-1])
+    return net.plan(*(each for each in kept if not each.is_state), *known[-min(steps, 2) :])
+
+
+def _are_alike(one: Tensor, other: Tensor) -> bool:
+    return (one.shape.area, one.steps) == (other.shape.area, other.steps)

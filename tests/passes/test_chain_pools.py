@@ -56,6 +56,15 @@ def test_strides_and_other_maps_are_kept():
     assert chain_pools(plan) == plan
 
 
+def test_pools_of_a_state_are_kept_as_it_may_change_between_them():
+    net = Network(side=9)
+    state = net.state(Shape(4, 9, 9))
+    first = net.pool(state, 3, 1)
+    net.store(state, net.source)
+    plan = net.plan(first, net.pool(state, 5, 1))
+    assert chain_pools(plan) == plan
+
+
 def test_equal_pools_are_kept():
     net = Network(side=9)
     plan = net.plan(net.pool(net.source, 3, 1), net.pool(net.source, 3, 1))

@@ -4,20 +4,24 @@ import pytest
 from engine.backends import open_device
 from engine.passes import PASSES, optimise
 from engine.plan.build import Plan
+from tests.lanes import slow_except
 from tests.passes.check import check_plan
 from tests.passes.networks import Network, random_plan
 
+CALLS = 2  # what is left in a state must show
 
-def run(plan: Plan, images: np.ndarray) -> tuple[np.ndarray, ...]:
+
+def run(plan: Plan, images: np.ndarray) -> list[np.ndarray]:
     device = open_device("cpu:1")
     try:
-        return device.compile(plan, batch=len(images), precision="float64").forward(images)
+        program = device.compile(plan, batch=2, precision="float64")
+        return [output for _ in range(CALLS) for output in program.forward(images)]
     finally:
         device.close()
 
 
 def assert_same_numbers(naive: Plan, fast: Plan, *, tolerance: float = 1e-5) -> None:
-    images = np.random.default_rng(1).normal(size=(2, *naive.source.shape.sides))
+    images = np.random.default_rng(1).normal(size=(2 * naive.steps, *naive.source.shape.sides))
     images = images.astype(np.float32)
     for expected, got in zip(run(naive, images), run(fast, images), strict=True):
         scale = max(1.0, float(np.abs(expected).max()))
@@ -34,6 +38,15 @@ def test_all_passes_return_a_valid_plan(seed):
 def test_all_passes_together_keep_the_results(seed):
     naive = random_plan(seed)
     assert_same_numbers(naive, optimise(naive, PASSES))
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("seed", slow_except(range(24, 30), range(96)))
+def test_states_that_are_stored_several_times_keep_their_values(seed, steps):
+    naive = random_plan(seed, 40, steps=steps, has_states=True)
+    fast = optimise(naive, PASSES)
+    check_plan(fast)
+    assert_same_numbers(naive, fast)
 
 
 # only folding rounds, as its new constants are float32

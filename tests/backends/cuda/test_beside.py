@@ -19,9 +19,11 @@ from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d, Tensor
+from engine.plan.shapes import Shape
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
 from tests.lanes import slow_except
+from tests.passes.networks import Network
 
 TWO_HEADS = Path(__file__).parents[3] / "cfg" / "yolov3-tiny.cfg"
 HOPPER = Target(1, "float16", (9, 0), 132)
@@ -70,6 +72,17 @@ def test_maps_that_fill_the_card_run_in_their_turn() -> None:
 def test_a_network_with_one_way_out_has_nothing_beside() -> None:
     plan = plan_of(TWO_HEADS.with_name("resnet50.cfg"))
     assert not side_steps(plan, HOPPER)
+
+
+def test_what_reads_a_state_runs_before_the_state_is_stored_anew() -> None:
+    """Of three convolutions of which nothing else is computed, one reads a state."""
+    net = Network(channels=32, side=8)
+    state = net.state(Shape(32, 8, 8))
+    outs = [net.conv(src, 32) for src in (state, net.source, net.source)]
+    net.store(state, net.source)
+    plan = optimise(net.plan(*outs, net.activate(net.source)), CudaDevice.passes)
+    beside = [step.op.out for step in side_steps(plan, HOPPER)]
+    assert beside == outs[1:]
 
 
 def test_what_is_used_beside_shares_memory_with_nothing_that_is_used_later() -> None:

@@ -216,6 +216,26 @@ def test_the_map_that_is_scaled_may_be_larger_than_the_one_summed_up(
 
 
 @needs_gxx
+def test_factors_that_are_their_own_map_are_multiplied_when_they_are_known(
+    host: HostDevice,
+) -> None:
+    text = "[net]\nheight=1\nwidth=1\nchannels=16\n[convolutional]\nfilters=16\n"
+    text += SQUEEZE.format(channels=16, hidden=4).replace("from=-4", "from=-1")
+    network = graph.build(cfg.parse(text))
+    plan = optimise(lower(network, random_weights.arrays(network)), HostDevice.passes)
+    *_, gate, last = plan.ops
+    assert isinstance(gate, ops.Gate)
+    assert last.reads == (gate.out, gate.out)
+    images = np.random.default_rng(1).random((2, 16, 1, 1), np.float32)
+    with (
+        closing(open_device("cpu").compile(plan, batch=2)) as cpu,
+        closing(host.compile(plan, batch=2)) as program,
+    ):
+        (expected,), (got,) = cpu.forward(images), program.forward(images)
+    np.testing.assert_allclose(got, expected, atol=2e-6)
+
+
+@needs_gxx
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_map_scaled_by_its_gate_is_the_same_to_the_bit(

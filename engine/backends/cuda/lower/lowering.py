@@ -55,7 +55,7 @@ def assign_streams(lowered: Lowered) -> Lowered:
     """Move steps that only side-stream steps depend on, and never the last step.
 
     A step on the main stream does not wait for the side stream. So if a step must stay on the main
-    stream, its producers must as well.
+    stream, its producers must as well, and a step that reads a state stays before its next Store.
     """
     plan, target = lowered.plan, lowered.target
     roots = {view.root for view in plan.views.values()}
@@ -66,10 +66,11 @@ def assign_streams(lowered: Lowered) -> Lowered:
     moved: set[int] = set()
     for position, step in reversed([*enumerate(lowered.steps)][:-1]):
         out = step.op.out
-        is_whole = out not in plan.views and out not in roots and not out.is_state
+        is_whole = out not in plan.views and out not in roots
         if (
             is_whole
             and isinstance(step.op, _KINDS)
+            and not any(tensor.is_state for tensor in step.tensors)
             and target.rows(out) * out.shape.area <= _MOST_PIXELS
             and moved.issuperset(readers.get(out, ()))
             and can_move(step, target)

@@ -49,6 +49,8 @@ def scales(target: Target, gate: Op, op: Op) -> bool:
     own, out = target.of(gate), op.out.shape
     if op.factor != gate.out or op.src.shape != out or own != target.of(op):
         return False
+    if op.src == gate.out:  # it loads the map before it has the factors
+        return False
     if gate.src.shape.area != out.area:  # the scaled map need not be the one that is summed
         return False
     touched = {op.src, op.out, gate.out}

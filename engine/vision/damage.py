@@ -1,7 +1,8 @@
 """Tell which pictures were decoded in spite of damage, as browsers and darknet decode them.
 
 Pillow accepts a PNG whose pixels end early, and a JPEG whose middle was overwritten. Both are found
-by their structure. Damage of a JPEG that leaves no impossible marker, such as zeros, is not found.
+by their structure. In place of blocks that a JPEG lacks libjpeg puts grey: they are found by a
+decoder that uses additional data. Other damage of a JPEG, such as zeros, is not found.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import struct
 import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from engine.vision.decode import load, open_image
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -25,17 +28,22 @@ _BLOCK = 1 << 16
 
 _JPEG = b"\xff\xd8\xff"
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
-_EOI, _SOS = 0xD9, 0xDA
+_EOI, _SOS, _FILL = 0xD9, 0xDA, 0xFF
 _WITH_LENGTH = frozenset((0xC4, 0xDA, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)))
 _FRAMES = frozenset(range(0xC0, 0xD0))
 _MAX_SEGMENTS = 1 << 14
+_BLOCK_SIDE = 8
+_GREY = range(127, 130)  # 128, with the rounding of the conversion to luma
+_END = b"\xff\xd9"
+_RESTARTS = tuple(bytes((0xFF, 0xD0 + number)) for number in range(8))
+_CODED = b"\x55" * 1024  # data that a decoder uses only where blocks are missing
 
 
 def describe(content: bytes, image: Image.Image) -> str | None:
     """Return what is wrong with an encoded picture that was decoded, or None."""
     if content.startswith(_PNG):
         return _damage_of_png(content, image)
-    return _damage_of_jpeg(content) if content.startswith(_JPEG) else None
+    return _damage_of_jpeg(content, image) if content.startswith(_JPEG) else None
 
 
 def _damage_of_png(content: bytes, image: Image.Image) -> str | None:
@@ -82,21 +90,59 @@ def _image_data(content: bytes) -> Iterator[bytes]:
         place += 12 + size
 
 
-def _damage_of_jpeg(content: bytes) -> str | None:
-    """Look for what cannot be in or between the scans: other markers, data after a segment."""
-    place, is_in_scans = 2, False
+def _damage_of_jpeg(content: bytes, image: Image.Image) -> str | None:
+    """Look for what cannot be in or between the scans: other markers, data after a segment.
+
+    At the end of a single scan whose last block is grey, look for missing data.
+    """
+    place, scans = 2, 0
     for _ in range(_MAX_SEGMENTS):
         found = _MARKER.search(content, place)
-        if found is None or content[found.start() + 1] == _EOI:
+        if found is None:
+            return None
+        if content[found.start() + 1] == _EOI:
+            if scans == 1 and _is_last_block_grey(image) and _lacks_blocks(content, found.start()):
+                return "lacks data before its end: the missing part is grey"
             return None
         marker, end = content[found.start() + 1], found.end()
-        if marker in _WITH_LENGTH or (not is_in_scans and marker in _FRAMES):
+        if marker in _WITH_LENGTH or (not scans and marker in _FRAMES):
             end += max(int.from_bytes(content[end : end + 2], "big"), 2)
             is_followed = marker == _SOS or content[end : end + 1] == b"\xff"
         else:
             is_followed = False
-        if is_in_scans and not is_followed:
+        if scans and not is_followed:
             return "is damaged: its data break off in the middle, and the rest may be wrong"
-        is_in_scans = is_in_scans or marker == _SOS
+        scans += marker == _SOS
         place = end
     return None
+
+
+def _is_last_block_grey(image: Image.Image) -> bool:
+    """Tell whether the blocks of luma, or of black, at the bottom right may be missing.
+
+    Colours may come from the chroma of blocks next to it, which a decoder blends.
+    """
+    width, height = image.size
+    left, top = (each - 1 - (each - 1) % _BLOCK_SIDE for each in image.size)
+    corner = image.crop((left, top, width, height))
+    luma = corner.getchannel("K") if image.mode == "CMYK" else corner.convert("L")
+    return set(luma.tobytes()) <= set(_GREY)
+
+
+def _lacks_blocks(content: bytes, end: int) -> bool:
+    """Tell whether a decoder uses more data than a JPEG has before its end marker."""
+    while content[end - 1] == _FILL:  # before the marker, or a half of an escaped byte
+        end -= 1
+    _, last = max((content.rfind(each, 0, end), number) for number, each in enumerate(_RESTARTS))
+    restart = _RESTARTS[(last + 1) % len(_RESTARTS)]  # the missing blocks may begin behind it
+    data = memoryview(content)[:end]
+    longer = b"".join((data, _CODED, restart, _CODED, _END))
+    return _small(longer) != _small(content)
+
+
+def _small(content: bytes) -> bytes:
+    """Decode the means of the blocks, which takes less time and 2 % of the memory."""
+    small = open_image(content, "picture")
+    width, height = small.size
+    small.draft(None, (max(width // _BLOCK_SIDE, 1), max(height // _BLOCK_SIDE, 1)))
+    return load(small, "picture", max_pixels=width * height)[0].tobytes()

@@ -126,6 +126,56 @@ def test_a_jpeg_overwritten_in_the_middle_is_read_with_a_warning(options, caplog
     )
 
 
+def gradient(mode="RGB"):
+    """Return a picture whose last MCU is one pixel wide and high if chroma has half the size."""
+    picture = Image.fromarray(
+        np.linspace(40, 240, 145 * 161 * 3).astype(np.uint8).reshape(145, 161, 3)
+    )
+    picture.paste(Image.fromarray(NOISE).resize((120, 140)))
+    return picture.convert(mode)
+
+
+def shortened(content, cut):
+    return content[: -len(END) - cut] + END
+
+
+END = b"\xff\xd9"
+GREY = "picture: lacks data before its end: the missing part is grey"
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+@pytest.mark.parametrize("options", [{}, {"subsampling": 0}, {"restart_marker_blocks": 4}])
+def test_a_jpeg_that_ends_early_is_read_with_a_warning(mode, options, caplog):
+    whole = saved(gradient(mode), "JPEG", quality=90, **options)
+    for content in (whole, whole + whole, whole[:-2] + b"\xff" * 9 + whole[-2:]):
+        assert not warnings_of(content, caplog)
+    for cut in (50, 500, 2000):
+        assert warnings_of(shortened(whole, cut) + RANDOM, caplog) == [GREY]
+
+
+def test_a_jpeg_that_ends_between_restart_intervals_is_read_with_a_warning(caplog):
+    whole = jpeg(restart_marker_blocks=39)
+    places = [place for place in range(len(whole) - 1) if whole[place : place + 2] in RESTARTS]
+    if not places:
+        pytest.skip("Pillow writes restart markers from 10.2 on")
+    assert len(places) > len(RESTARTS)
+    for end in (place + each for place in places for each in range(3)):
+        assert warnings_of(whole[:end] + END, caplog) == [GREY]
+
+
+RESTARTS = [bytes((0xFF, 0xD0 + number)) for number in range(8)]
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_blocks": 1}])
+def test_a_grey_corner_is_not_damage(mode, options, caplog):
+    for size in ((1, 1), (16, 16), (49, 33), (300, 200)):
+        picture = Image.new("RGB", size, (128, 128, 128))
+        picture.paste(Image.fromarray(NOISE), (-20, -10))
+        picture = Image.new(mode, size, (0, 0, 0, 127)) if mode == "CMYK" else picture.convert(mode)
+        assert not warnings_of(saved(picture, "JPEG", **options), caplog)
+
+
 def test_what_follows_the_end_of_a_jpeg_is_not_damage(caplog):
     assert not warnings_of(jpeg() + RANDOM, caplog)
 

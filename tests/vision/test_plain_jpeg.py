@@ -156,7 +156,7 @@ def zeros(content: bytearray, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("spoil", [noise, cut, zeros])
-def test_a_damaged_file_is_accepted_only_if_the_cpu_sees_no_damage(
+def test_a_damaged_file_is_accepted_only_if_its_structure_shows_no_damage(
     spoil: Callable[[bytearray, random.Random], None],
 ) -> None:
     whole = jpeg(picture((90, 70)), exif=exif(6))
@@ -169,7 +169,8 @@ def test_a_damaged_file_is_accepted_only_if_the_cpu_sees_no_damage(
             continue
         accepted += 1
         image, orientation = decode(bytes(content), "", max_pixels=10**9)
-        assert damage.describe(bytes(content), image) is None
+        seen = damage.describe(bytes(content), image)
+        assert seen is None or "the missing part is grey" in seen  # found by decoding again
         assert (*image.size, orientation) == (found.width, found.height, found.orientation)
         assert image.mode == {1: "L", 3: "RGB"}[found.channels]
     assert accepted > 20

@@ -285,6 +285,30 @@ def test_dropped_pictures_are_kept_in_a_strip(page, detector, pictures):
     assert not page.all(".thumb")
 
 
+def test_the_strip_scrolls_to_the_picture_shown(page, pictures):
+    seen = "const one = (id) => document.querySelector(id).getBoundingClientRect();"
+    seen += "const thumb = one('[aria-current=true]'), strip = one('#thumbs');"
+    seen += "return thumb.left >= strip.left && thumb.right <= strip.right + 1;"
+    with page.resized(390, 844):
+        for number in range(8):
+            page.drop(f"{number}.png", pictures[0])
+            page.wait_for(f"{number}.png")
+        assert page.browser.execute_script(seen)
+
+
+def test_a_picture_that_got_no_response_is_tried_again(page, pictures):
+    page.browser.execute_script("window.ask = fetch; fetch = () => Promise.reject(new Error());")
+    page.drop("a.png", pictures[0])
+    page.wait(lambda: "The server does not respond" in page.text("#status"))
+    page.drop("b.png", pictures[1])
+    page.wait(lambda: [each.text for each in page.all(".thumb span")] == ["!", "!"])
+    page.browser.execute_script("fetch = window.ask;")
+    page.all(".thumb")[0].click()
+    page.wait_for("a.png")
+    assert page.text("#status") == ""
+    assert [each.text == "!" for each in page.all(".thumb span")] == [False, True]
+
+
 def test_pasted_picture_is_detected(page, detector, pictures):
     page.browser.execute_script(PASTE, "pasted.png", list(pictures[3]))
     page.wait_for("pasted.png")
@@ -480,7 +504,9 @@ def test_camera_is_followed_until_it_is_stopped(page):
     assert page.browser.execute_script("return document.getElementById('video').srcObject") is None
 
 
-def test_video_is_followed(page, tmp_path, pictures):
+@pytest.fixture
+def street(tmp_path):
+    """Write a video of three seconds that browsers play."""
     av = pytest.importorskip("av", reason=needs.advice("av"))
     path = tmp_path / "street.webm"
     with av.open(str(path), "w") as container:
@@ -492,7 +518,23 @@ def test_video_is_followed(page, tmp_path, pictures):
                 container.mux(packet)
         for packet in stream.encode():
             container.mux(packet)
-    page.choose(path)
+    return path
+
+
+def test_a_frame_of_a_video_is_kept_with_its_time(page, street):
+    page.choose(street)
+    page.wait_for("street.webm")
+    page.browser.execute_script(SAVE)
+    page.one("#stop").click()
+    page.wait(lambda: page.one("#picture").is_displayed())
+    page.one("#save-json").click()
+    kept = json.loads(page.saved()[1])
+    assert kept["path"] == "street.webm"
+    assert 0 <= kept["seconds"] <= 3
+
+
+def test_video_is_followed(page, street, pictures):
+    page.choose(street)
     page.wait_for("street.webm")
     assert " frames/s" in page.text("#caption")
     first = page.text("#caption")
@@ -500,6 +542,13 @@ def test_video_is_followed(page, tmp_path, pictures):
     page.drop("a.png", pictures[0])  # ends the video
     page.wait_for("a.png")
     assert not page.one("#video").is_displayed()
+
+
+def test_a_video_that_the_browser_cannot_play_is_for_the_engine(page, tmp_path):
+    path = tmp_path / "street.mp4"
+    path.write_bytes(b"no video")
+    page.choose(path)
+    page.wait(lambda: "Run: engine detect FILE, or engine serve --source" in page.text("#status"))
 
 
 def test_full_server_is_asked_again(page, server, pictures):

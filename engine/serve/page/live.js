@@ -24,7 +24,7 @@ export async function openVideo(video, file) {
   video.controls = true;
   video.loop = true;
   await video.play().catch(() => {
-    throw new Error(`${file.name}: the browser cannot play this video.`);
+    throw new Error(`${file.name}: the browser cannot play this video. Run: engine detect FILE, or engine serve --source FILE`);
   });
 }
 
@@ -36,7 +36,7 @@ export function close(video) {
   video.load();
 }
 
-// Calls `onFrame` with one frame after the other until the signal aborts.
+// Calls `onFrame` with one frame after the other, and its time in a video, until the signal aborts.
 export async function follow(video, signal, onFrame) {
   const canvas = document.createElement("canvas");
   let seen = -1;
@@ -52,6 +52,6 @@ export async function follow(video, signal, onFrame) {
     canvas.height = Math.round(video.videoHeight * scale);
     canvas.getContext("2d").drawImage(video, 0, 0, canvas.width, canvas.height);
     const frame = await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", QUALITY));
-    await onFrame(frame);
+    await onFrame(frame, video.srcObject ? undefined : seen);
   }
 }

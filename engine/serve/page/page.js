@@ -17,6 +17,7 @@ const MOST_NAMES = 3; // of files in a message
 const WITHOUT_BOXES = { threshold: 1, read: false, tiles: "none" };
 // Control characters but the newline; those that turn the direction of text make an address look like another one.
 const UNSEEN = /[^\P{Cc}\n]|[\p{Bidi_Control}\u2028\u2029]/gu;
+const UNANSWERED = 0; // the status of a request without a response
 const PLAYED_ALONE = "a video is played alone. Choose it without other files";
 const SAMPLES = [
   { file: "parcel.jpg", alt: "Parcel labels with codes", classes: ["qr", "barcode"] },
@@ -154,6 +155,17 @@ async function detect(item) {
   }
 }
 
+async function tryAgain(item) {
+  item.error = undefined;
+  updateThumb(item);
+  show(item);
+  setStatus("Processing…");
+  await detect(item);
+  if (!items.includes(item)) return; // cleared meanwhile
+  updateThumb(item);
+  if (item === current) await show(item);
+}
+
 // A picture that the browser cannot decode is converted by the server.
 async function viewable(file) {
   const url = URL.createObjectURL(file);
@@ -220,7 +232,8 @@ function addThumb(item) {
   button.addEventListener("click", () => {
     stopFollowing();
     item.isChosen = true;
-    show(item);
+    if (item.error?.status === UNANSWERED) tryAgain(item);
+    else show(item);
   });
   item.thumb = { button, image, badge };
   byId("thumbs").append(button);
@@ -236,6 +249,7 @@ function updateThumb({ thumb, file, entry, error }) {
 function showStrip() {
   byId("strip").hidden = items.length < 2;
   for (const item of items) item.thumb.button.setAttribute("aria-current", String(item === current));
+  if (items.includes(current)) current.thumb.button.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 const updateThumbs = () => items.forEach(updateThumb);
@@ -465,16 +479,16 @@ async function watch(open, name) {
   startWorking();
   byId("picture").hidden = true;
   byId("stop").hidden = false;
-  await live.follow(video, signal, (frame) => showFrame(frame, name, signal));
+  await live.follow(video, signal, (frame, seconds) => showFrame(frame, { path: name, seconds }, signal));
 }
 
-async function showFrame(frame, name, signal) {
-  const file = new File([frame], `${name}.jpg`, { type: frame.type });
-  const item = { file, title: name };
+async function showFrame(frame, origin, signal) {
+  const file = new File([frame], `${origin.path}.jpg`, { type: frame.type });
+  const item = { file, title: origin.path };
   const began = performance.now();
   try {
     const options = { threshold: lowest() };
-    item.entry = await post(item.file, options).then((response) => response.json());
+    item.entry = { ...await post(item.file, options).then((response) => response.json()), ...origin };
   } catch (error) {
     if (signal.aborted) return;
     setStatus(error.message, true);

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Set
-from functools import cache
+from itertools import count
 from pathlib import Path, PurePath
 from typing import IO, NamedTuple
 
@@ -86,45 +86,23 @@ def files_in(folder: str) -> Set[str]:
     return {each.name for each in owners if not each.picture and each.holds != _NOTHING}
 
 
-class WrittenLabels:
-    """The label files of pictures, as the records in folders of labels tell.
+def labels_in(folder: str) -> dict[str, str]:
+    """Return the pictures of the label files in a folder that runs have written, by their names.
 
-    Pictures that differ in their ending alone have names with numbers there.
+    The last line of a name counts, and the last name of a picture.
     """
-
-    def __init__(self) -> None:
-        self._names: dict[Path, dict[str, str]] = {}  # by pictures, in each folder
-
-    def __call__(self, picture: Path, folders: Iterable[Path]) -> Path | None:
-        """Return the file that a run has written for a picture into one of the folders."""
-        identity = os.path.join(real(picture.parent), picture.name)  # noqa: PTH118
-        for folder in folders:
-            if folder not in self._names:
-                owners = owners_in(str(folder))
-                labelled = (each for each in owners if each.may_have(_LABELS))
-                self._names[folder] = {each.picture: each.name for each in labelled}
-            name = self._names[folder].get(identity)
-            if name is not None and (file := folder / f"{name}.txt").is_file():
-                return file
-        return None
-
-
-def written_labels(files: Iterable[Path]) -> list[Path]:
-    """Return the label files that runs have written; they may have been corrected since."""
-
-    @cache
-    def labels_in(folder: Path) -> Set[str]:
-        owners = owners_in(str(folder))
-        return {each.name for each in owners if each.picture and _LABELS in each.holds}
-
-    return [
-        file
-        for file in files
-        if any(
-            file.relative_to(folder).with_suffix("").as_posix() in labels_in(folder)
-            for folder in file.parents
-        )
-    ]
+    numbers = count()
+    try:  # every line has a key of its own, so that their order is kept
+        record = OutputRecord(folder, lambda _: str(next(numbers)))
+    except InputError:  # owners_in() has warned
+        return {}
+    pictures: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for each in record.owners.values():
+        if each.picture and each.is_done:
+            pictures[each.name] = each.picture if each.may_have(_LABELS) else ""
+            names[each.picture] = each.name
+    return {name: each for name, each in pictures.items() if names.get(each) == name}
 
 
 class OutputRecord:
@@ -175,7 +153,7 @@ class OutputRecord:
                 owned = self._with_holds(owned, is_written=is_written)
                 if self.owners.get(key) == owned:  # another run has added the same line
                     return
-                self._add(file, [owned, *self._under_other_names.pop(owned.picture, ())])
+                self._add(file, [*self._under_other_names.pop(owned.picture, ()), owned])
         except OSError as error:
             raise unwritable(self._path, error) from None
 

@@ -20,6 +20,7 @@ from engine.cli import FAILED, _model, _output_files, _output_record, _sources
 from engine.cli._json_report import JsonReport
 from engine.cli._stderr import print_stderr
 from engine.cli._table import Cell, align
+from engine.cli._written_labels import WrittenLabels, written_labels
 from engine.errors import ImageError, InputError
 from engine.files import data_set_yaml
 from engine.files.naming import shown
@@ -204,13 +205,13 @@ def _read_dataset(source: str, names: Sequence[str], *, labels: str | None = Non
     from engine.sources.expand import warn_about_inner_folders
 
     if not Path(source).is_dir():
-        return dataset.read(source, names, labels=labels, written=_output_record.WrittenLabels())
+        return dataset.read(source, names, labels=labels, written=WrittenLabels())
     folder = str(dataset.picture_folder(Path(source)))
     warn_about_inner_folders(folder, "Name one of them, or a list of pictures")
     results = _output_record.files_in(folder)
     if count := sum(Path(folder, each).exists() for each in results):
         _sources.warn_of_results(folder, count, "A list of pictures can name them")
-    written = _output_record.WrittenLabels()
+    written = WrittenLabels()
     return dataset.read(source, names, labels=labels, left_out=results, written=written)
 
 
@@ -340,7 +341,7 @@ def _print_problems(truth: GroundTruth, failures: Sequence[str]) -> None:
     if truth.unlabelled:
         count = f"{truth.unlabelled} of {len(truth.entries)}"
         print_stderr(f"Warning: {count} pictures have no label file: they count as empty")
-    if written := _output_record.written_labels(truth.label_files):
+    if written := written_labels(truth.label_files):
         count = f"{len(written)} of {len(truth.label_files)}"
         hint = "Unless you corrected them, a network is measured by its own results"
         what = f"detect wrote {count} label files, such as {shown(str(written[0]))}"

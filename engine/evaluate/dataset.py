@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol
 
 from engine.errors import InputError
 from engine.evaluate import voc_labels, yolo_labels
@@ -28,8 +28,37 @@ _PICTURE_FOLDERS = ("JPEGImages", "images")
 _COCO_FOLDERS = ("train2014", "val2014", "train2017", "val2017")
 _ENDINGS = (".txt", ".xml")
 
-# Returns the label file that a record in one of some folders tells of a picture.
-Written: TypeAlias = Callable[[Path, Iterable[Path]], Path | None]
+
+class Written(Protocol):
+    """What records in folders of labels tell of them."""
+
+    def file_of(self, picture: Path, folders: Iterable[Path]) -> Path | None:
+        """Return the label file of a picture in one of the folders."""
+
+    def picture_of(self, file: Path) -> str | None:
+        """Return the picture of a label file."""
+
+    def likely_file_of(self, picture: Path, file: Path) -> Path:
+        """Return the label file of a picture where its name suggests that of another picture."""
+
+    def identity(self, picture: Path) -> str:
+        """Return a picture as picture_of() does."""
+
+
+class NoRecords:
+    """Nothing is told."""
+
+    def file_of(self, picture: Path, folders: Iterable[Path]) -> Path | None:
+        return None
+
+    def picture_of(self, file: Path) -> str | None:
+        return None
+
+    def likely_file_of(self, picture: Path, file: Path) -> Path:
+        return file
+
+    def identity(self, picture: Path) -> str:
+        return str(picture)
 
 
 def read(
@@ -38,13 +67,14 @@ def read(
     *,
     labels: str | None = None,
     left_out: Set[str] = frozenset(),
-    written: Written = lambda picture, folders: None,
+    written: Written | None = None,
 ) -> GroundTruth:
     """Read the pictures of a folder, except those `left_out`, or of a list.
 
     `labels` is the folder of the labels, if given. There a file has the folders of its picture, or
     none. What `written` tells of a picture comes before its name.
     """
+    written = written or NoRecords()
     folder = None if labels is None else Path(labels)
     if folder is not None and not folder.is_dir():
         raise InputError(f"--labels {shown(str(folder))}: expected a folder")
@@ -71,7 +101,8 @@ def read(
         remarks=(
             *_repeated(source, pictures),
             *_shared(source, pictures, found),
-            *(_with_others(source, pictures, found) if folder is None else ()),
+            *_written_for_others(source, pictures, found, written),
+            *(_with_others(source, pictures, found, written) if folder is None else ()),
         ),
     )
 
@@ -98,18 +129,34 @@ def _shared(source: str, pictures: Sequence[Path], found: Sequence[Path | None])
         yield f"{shown(source)}: {what}, such as {shown(str(several[0]))} for {names}"
 
 
+def _written_for_others(
+    source: str, pictures: Sequence[Path], found: Sequence[Path | None], written: Written
+) -> Iterator[str]:
+    """Yield a line about labels whose record names pictures at other places."""
+    others = [
+        (picture, file, own)
+        for picture, file in zip(pictures, found, strict=True)
+        if file is not None and (own := written.picture_of(file))
+        if own != written.identity(picture)
+    ]
+    if others:
+        picture, file, own = others[0]
+        what = f"label files that detect wrote for pictures at other places: {len(others)}"
+        which = f"{shown(str(file))} for {shown(str(picture))}, written for {shown(own)}"
+        yield f"{shown(source)}: {what}, such as {which}"
+
+
 def _with_others(
-    source: str, pictures: Sequence[Path], found: Sequence[Path | None]
+    source: str, pictures: Sequence[Path], found: Sequence[Path | None], written: Written
 ) -> Iterator[str]:
     """Yield a line about the pictures with other labels in a second place."""
-    counted = set(found)
     others = {
         file: other
         for picture, file in zip(pictures, found, strict=True)
         if file is not None
         for other in (*all_labels(picture), *labels_next_to_folder(picture))
-        if other.suffix == file.suffix and other not in counted
-        if _content(other) != _content(file)
+        if other.suffix == file.suffix and _content(other) != _content(file)
+        if written.picture_of(other) in (None, written.identity(picture))
     }
     if others:
         file, other = next(iter(others.items()))
@@ -147,20 +194,33 @@ def find_labels(picture: Path) -> Path | None:
 
 
 def _found(picture: Path, written: Written) -> Path | None:
-    for file in (*all_labels(picture), *labels_next_to_folder(picture)):
-        return written(picture, file.parents) or file
+    """Return the label file at the first place where there is one, or where a record tells one."""
+    for place in (*_candidates(picture), *_next_to_folder(picture)):
+        if file := written.file_of(picture, place.parents):
+            return file
+        if _is_file(place):
+            return _named(picture, place, written)
     return None
 
 
 def _labels_in(folder: Path, inner: Path, picture: Path, written: Written) -> Path | None:
     """Return the label file of a picture in a folder, below which it may have inner folders."""
     absolute = folder.absolute()
-    file = written(picture, (absolute, *absolute.parents))
+    file = written.file_of(picture, (absolute, *absolute.parents))
     if file is not None and file.is_relative_to(absolute):
         return folder / file.relative_to(absolute)
     names = [picture.stem + each for each in _ENDINGS]
     places = (below / name for below in (folder / inner, folder) for name in names)
-    return next(filter(_is_file, places), None)
+    named = next(filter(_is_file, places), None)
+    return None if named is None else _named(picture, named, written)
+
+
+def _named(picture: Path, file: Path, written: Written) -> Path:
+    """Return a file that has the name of a picture, unless it was written for another one."""
+    own = written.picture_of(file)
+    return (
+        file if own in (None, written.identity(picture)) else written.likely_file_of(picture, file)
+    )
 
 
 def _inner_folders(pictures: Sequence[Path]) -> list[Path]:
@@ -189,14 +249,15 @@ def labels_next_to_folder(picture: Path) -> list[Path]:
     For pics/day1/x.jpg that is pics/labels/x.txt or labels/day1/x.txt. Darknet does not look there:
     it wants the folder `images`.
     """
+    return [path for path in _next_to_folder(picture) if _is_file(path)]
+
+
+def _next_to_folder(picture: Path) -> Iterator[Path]:
     path = picture.absolute()
     folders = (folder for folder in path.parents if folder.name)
-    places = (
-        folder.with_name(name) / path.relative_to(folder).with_suffix(ending)
-        for folder in folders
-        for name, ending in (("labels", ".txt"), ("Annotations", ".xml"))
-    )
-    return [path for path in places if _is_file(path)]
+    for folder in folders:
+        for name, ending in (("labels", ".txt"), ("Annotations", ".xml")):
+            yield folder.with_name(name) / path.relative_to(folder).with_suffix(ending)
 
 
 def _candidates(picture: Path) -> Iterator[Path]:

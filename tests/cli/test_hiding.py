@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from engine import cli
-from engine.cli._output_record import written_labels
+from engine.cli._written_labels import written_labels
 from tests import needs
 from tests.pictures import write_picture, write_video
 from tests.small_models import DETECTOR, write_model

@@ -9,7 +9,8 @@ import zlib
 import pytest
 
 from engine import cli
-from engine.cli._output_record import FILE, OutputRecord, Owned, written_labels
+from engine.cli._output_record import FILE, OutputRecord, Owned
+from engine.cli._written_labels import written_labels
 from engine.errors import InputError
 from tests.pictures import write_picture
 

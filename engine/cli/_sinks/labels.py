@@ -83,6 +83,10 @@ class Labels(Sink):
         """
         target = self._folder.path / name
         is_next_to_it = self._real(target.parent) == self._real(Path(picture).parent)
+        if is_next_to_it and target.stem != Path(picture).stem:
+            where = f"--save-txt {shown(self._folder.path)}"
+            problem = f"{target.name} next to {shown(picture)} would not be its labels"
+            raise InputError(f"{where}: {problem}. Name another folder")
         if is_next_to_it:
             others = [each for each in all_labels(Path(picture)) if real(each) != real(target)]
             if others:

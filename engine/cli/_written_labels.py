@@ -1,0 +1,90 @@
+"""Label files that runs have written, for those who use them as ground truth."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import takewhile
+from pathlib import Path, PurePath
+
+from engine.cli._output_files import real
+from engine.cli._output_record import labels_in, owners_in
+
+
+class WrittenLabels:
+    """Label files and their pictures, as the records in folders of labels tell.
+
+    Pictures that differ in their ending alone have names with numbers there.
+    """
+
+    def __init__(self) -> None:
+        self._real = lru_cache(maxsize=4096)(real)
+        self._pictures: dict[str, Mapping[str, str]] = {}  # by names, in each folder
+        self._names: dict[str, Mapping[str, str]] = {}  # by pictures
+
+    def file_of(self, picture: Path, folders: Iterable[Path]) -> Path | None:
+        """Return the file that a run has written for a picture into one of the folders."""
+        identity = self.identity(picture)
+        for folder in folders:
+            name = self._names_in(folder).get(identity)
+            if name is not None and (file := folder / f"{name}.txt").is_file():
+                return file
+        return None
+
+    def picture_of(self, file: Path) -> str | None:
+        """Return the picture that a run has written a label file for."""
+        for folder in file.parents:
+            if picture := self._pictures_in(folder).get(_name_in(folder, file)):
+                return picture
+        return None
+
+    def likely_file_of(self, picture: Path, file: Path) -> Path:
+        """Return the file for a picture whose name suggests a file that is of another one.
+
+        The record may have been copied, or the pictures moved: then the folders above them differ.
+        """
+        path = PurePath(self.identity(picture))
+        for folder in file.parents:
+            if _name_in(folder, file) in self._pictures_in(folder):
+                alike = {
+                    name: _common_end(path, PurePath(each))
+                    for name, each in self._pictures_in(folder).items()
+                }
+                most = max(alike.values())
+                best = [folder / f"{name}.txt" for name, parts in alike.items() if parts == most]
+                return best[0] if most and len(best) == 1 and best[0].is_file() else file
+        return file
+
+    def identity(self, picture: Path) -> str:
+        """Return a picture as records name it."""
+        return os.path.join(self._real(picture.parent), picture.name)  # noqa: PTH118
+
+    def _names_in(self, folder: Path) -> Mapping[str, str]:
+        pictures, where = self._pictures_in(folder), self._real(folder)
+        if where not in self._names:
+            self._names[where] = {picture: name for name, picture in pictures.items()}
+        return self._names[where]
+
+    def _pictures_in(self, folder: Path) -> Mapping[str, str]:
+        where = self._real(folder)
+        if where not in self._pictures:
+            owners_in(where)  # warns of a record that cannot be read
+            self._pictures[where] = labels_in(where)
+        return self._pictures[where]
+
+
+def written_labels(files: Iterable[Path]) -> list[Path]:
+    """Return the label files that runs have written; they may have been corrected since."""
+    written = WrittenLabels()
+    return [file for file in files if written.picture_of(file) is not None]
+
+
+def _name_in(folder: Path, file: Path) -> str:
+    return file.relative_to(folder).with_suffix("").as_posix()
+
+
+def _common_end(one: PurePath, other: PurePath) -> int:
+    """Return how many parts at the end of two paths are equal."""
+    pairs = zip(reversed(one.parts), reversed(other.parts), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

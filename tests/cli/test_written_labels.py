@@ -1,0 +1,113 @@
+"""Labels that detect wrote count for the pictures that they were written for."""
+
+import shutil
+
+import pytest
+
+from engine import cli
+from engine.cli._written_labels import WrittenLabels
+from engine.evaluate import dataset
+from tests.pictures import write_picture
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def detect(tiny_detector, capsys):
+    def run(*arguments):
+        names = ["--names", str(tiny_detector.names), "--quiet"]
+        return cli.main(["detect", *tiny_detector.options, *names, *map(str, arguments)])
+
+    return run
+
+
+def add(here, *names):
+    for seed, name in enumerate(names):
+        write_picture(here / name, size=(40, 48), seed=seed)
+
+
+def read(source, **options):
+    """Return the label files in the order of the pictures, and the remarks."""
+    truth = dataset.read(source, ["cat"], written=WrittenLabels(), **options)
+    return [str(each.relative_to(each.anchor)) for each in truth.label_files], truth.remarks
+
+
+def test_the_last_run_counts_where_names_went_to_others_and_back(here, detect):
+    add(here, "pics/a.bmp", "pics/a.jpg", "pics/a.png")
+    run = ("pics", "--save-txt", "lab")
+    assert detect(*run) == 0
+    shutil.move("pics/a.bmp", "away.bmp")
+    assert detect(*run, "--overwrite") == 0
+    assert read("pics", labels="lab")[0] == ["lab/a.txt", "lab/a-2.txt"]
+    shutil.move("away.bmp", "pics/a.bmp")
+    assert detect(*run, "--overwrite") == 0
+    assert read("pics", labels="lab") == (["lab/a.txt", "lab/a-2.txt", "lab/a-3.txt"], ())
+
+
+def test_runs_over_a_part_and_over_all_in_turn(here, detect):
+    add(here, "pics/cam1/a.jpg", "pics/cam2/a.png")
+    every = ("pics", "--recursive", "--flat", "--save-txt", "lab")
+    assert detect(*every) == 0
+    assert detect("pics/cam2", "--flat", "--save-txt", "lab", "--overwrite") == 0
+    assert read("pics/cam2", labels="lab")[0] == ["lab/a.txt"]
+    assert detect(*every, "--overwrite") == 0
+    assert read("pics/cam2", labels="lab")[0] == ["lab/a-2.txt"]
+
+
+def test_a_copied_record_still_tells_by_the_ends_of_paths(here, detect):
+    add(here, "pics/day1/a.jpg", "pics/day2/a.jpg")
+    assert detect("pics", "--recursive", "--flat", "--save-txt", "run1/lab") == 0
+    shutil.copytree("run1/lab", "corrected")
+    files, remarks = read("pics/day2", labels="corrected")
+    assert files == ["corrected/a-2.txt"]
+    (remark,) = remarks
+    assert "label files that detect wrote for pictures at other places: 1, such as" in remark
+    shutil.copytree("run1/lab", "run1/copy")
+    assert read("pics/day2", labels="run1/copy") == (["run1/copy/a-2.txt"], ())
+
+
+def test_pictures_and_labels_may_become_a_data_set(here, detect):
+    add(here, "pics/day1/a.jpg", "pics/day1/a.png")
+    assert detect("pics", "--recursive", "--save-txt", "run1/lab") == 0
+    shutil.copytree("pics", "ds/images")
+    shutil.copytree("run1/lab", "ds/labels")
+    files, _ = read("ds/images/day1")
+    assert [each.rpartition("/")[2] for each in files] == ["a.txt", "a-2.txt"]
+
+
+def test_a_label_file_is_found_when_the_plain_name_is_gone(here, detect):
+    add(here, "images/a.jpg", "images/a.png")
+    assert detect("images", "--save-txt", "labels") == 0
+    files, remarks = read("images")
+    assert [each.rpartition("/")[2] for each in files] == ["a.txt", "a-2.txt"]
+    assert remarks == ()
+    (here / "images/a.jpg").unlink()
+    (here / "labels/a.txt").unlink()
+    files, remarks = read("images")
+    assert ([each.rpartition("/")[2] for each in files], remarks) == (["a-2.txt"], ())
+
+
+def test_labels_made_by_hand_come_before_those_of_a_run(here, detect):
+    add(here, "images/a.jpg")
+    (here / "images/a.txt").write_text("0 .5 .5 1 1\n")
+    assert detect("images", "--save-txt", "labels") == 0
+    assert read("images")[0] == ["images/a.txt"]
+    for hand in ("day1/a.jpg", "day2/a.jpg"):
+        add(here, f"more/{hand}")
+    assert detect("more/day1", "--save-txt", "lab/day1") == 0
+    (here / "lab/day2").mkdir()
+    (here / "lab/day2/a.txt").write_text("0 .5 .5 1 1\n")
+    (here / "list.txt").write_text("more/day1/a.jpg\nmore/day2/a.jpg\n")
+    assert read("list.txt", labels="lab") == (["lab/day1/a.txt", "lab/day2/a.txt"], ())
+
+
+def test_numbered_labels_next_to_their_pictures_are_refused_at_once(here, detect, capsys):
+    add(here, "v/a.jpg", "v/m.jpg", "v/m.png")
+    assert detect("v", "--save-txt", "v") == 2
+    told = capsys.readouterr().err
+    assert "--save-txt v: m-2.txt next to v/m.png would not be its labels. Name another" in told
+    assert not list((here / "v").glob("*.txt"))

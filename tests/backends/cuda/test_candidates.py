@@ -34,7 +34,7 @@ def test_heads_follow_one_another_and_the_widest_sets_the_columns():
 def test_what_is_copied_at_once_never_exceeds_what_there_is():
     small = detection_buffer.room(PLAN, 1)
     assert small.copied_words == small.words
-    wide = detection_buffer.Room(batch=2, columns=8, per_row=10_000, firsts={})
+    wide = detection_buffer.Room(rows=2, columns=8, per_row=10_000, firsts={})
     assert wide.copied_words < wide.words // 10
 
 

@@ -10,7 +10,7 @@ import pytest
 from engine import picture_runs
 from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.multi_device import MultiDevice, MultiProgram
-from engine.darknet import cfg, weights
+from engine.darknet import cfg, random_weights, weights
 from engine.darknet import graph as network_graph
 from engine.darknet.lower import lower
 from engine.errors import DeviceError, EngineError, InputError
@@ -97,6 +97,19 @@ def test_heads_of_several_numbers_of_classes_agree_with_the_cpu(device, cpu):
         given = 4 * images(plan, 1, seed) - 2
         found = program.detect(given, threshold=0.3)
         assert_same(found, reference.detect(given, threshold=0.3))
+
+
+def test_every_time_step_has_boxes_of_its_own(device, cpu):
+    text = "[net]\nheight=4\nwidth=4\nchannels=3\n[crnn]\nhidden=4\noutput=7\npad=1\n"
+    text += "[yolo]\nclasses=2\nnum=1\nanchors=1,1\nmask=0\n"
+    network = network_graph.build(cfg.parse(text), time_steps=3)
+    plan = lower(network, random_weights.arrays(network))
+    program, reference = device.compile(plan, batch=2), cpu.compile(plan, batch=2)
+    for rows in (6, 3):
+        given = images(plan, rows)
+        found = program.detect(given, threshold=0.0)
+        assert len(found) == rows
+        assert_same(found, reference.detect(given, threshold=0.0))
 
 
 def test_kept_layers_agree_with_the_cpu(device, cpu, detector):

@@ -27,9 +27,9 @@ COPIED_AT_ONCE = 128  # records for each picture in the first copy
 
 @dataclass(frozen=True)
 class Room:
-    """The layout of the buffer for one plan and batch."""
+    """The layout of the buffer for one plan and the rows of its largest run."""
 
-    batch: int
+    rows: int  # pictures: the time steps of all sequences
     columns: int  # number, x, y, w, h, objectness, class scores
     per_row: int
     firsts: Mapping[Head, int]
@@ -37,7 +37,7 @@ class Room:
     @property
     def capacity(self) -> int:
         """One record for every cell of every picture, so that it cannot overflow."""
-        return self.batch * self.per_row
+        return self.rows * self.per_row
 
     @property
     def scores(self) -> int:
@@ -50,7 +50,7 @@ class Room:
     @property
     def copied_words(self) -> int:
         """Words that are copied back before the counter is known."""
-        return self.words_of(COPIED_AT_ONCE * self.batch, self.batch)
+        return self.words_of(COPIED_AT_ONCE * self.rows, self.rows)
 
     def words_of(self, records: int, rows: int) -> int:
         """Words of the header and `records` records, at most those that the rows can have."""
@@ -74,14 +74,14 @@ class Room:
         return [values[pair] for pair in map(slice, [0, *ends], [*ends, len(values)])]
 
 
-def room(plan: Plan, batch: int) -> Room | None:
+def room(plan: Plan, rows: int) -> Room | None:
     """Return the layout, or None for a network without detection layers."""
     if not plan.heads:
         return None
     counts = [cells(head) for head in plan.heads]
     starts = [0, *accumulate(counts)]
     return Room(
-        batch=batch,
+        rows=rows,
         columns=BEFORE_SCORES + max(head.classes for head in plan.heads),
         per_row=starts[-1],
         firsts=dict(zip(plan.heads, starts, strict=False)),

@@ -315,7 +315,7 @@ class DeviceProgram:
         if not job.decodes or job.suppresses:
             return 0
         assert self._room is not None
-        return self._room.words_of(int(self._expected * job.sequences), job.sequences)
+        return self._room.words_of(int(self._expected * job.rows), job.rows)
 
     def _grow_found(self, slot: Slot, job: Job) -> None:
         words = min(self._words_expected(job), _MOST_FOUND_BYTES // WORD)

@@ -77,7 +77,7 @@ class CudaProgram(Submission):
         self._sides = plan.source.shape.sides
         self._steps = plan.steps
         self._crowded = 0  # remaining runs without NMS on the card
-        self._room = detection_buffer.room(plan, target.batch)
+        self._room = detection_buffer.room(plan, target.rows(plan.source))
         self._is_vast = self._room is not None and self._room.scores > nms_buffer.MOST_LISTED
         context.post(partial(_load_kernels, context, lowered))  # meanwhile
         weights = lay_out_weights(lowered, prepare)
@@ -492,14 +492,14 @@ class CudaProgram(Submission):
         if job.suppresses:
             count = int(self._read_again(slot, job, self._device.buffers.found, 1)[0])
             words = self._all_found(slot, job, count)
-            return self._room.sorted_rows(self._room.records(words, count), job.sequences)
+            return self._room.sorted_rows(self._room.records(words, count), job.rows)
         if self._is_watched and slot.found[FLAG]:
             self._context.run(partial(self._examine, slot, job))
         words, count = slot.found, int(slot.found[0])
-        self._device.expect(count, job.sequences)
+        self._device.expect(count, job.rows)
         if HEADER_WORDS + count * self._room.columns > slot.found_words:
             words = self._all_found(slot, job, count)
-        return self._room.sorted_rows(self._room.records(words, count), job.sequences)
+        return self._room.sorted_rows(self._room.records(words, count), job.rows)
 
     def _all_found(self, slot: Slot, job: Job, count: int) -> Array:
         assert self._room is not None

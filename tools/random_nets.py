@@ -3,9 +3,12 @@
 python -m tools.random_nets --count 10000                an independent float64 implementation
 python -m tools.random_nets --count 1000 --darknet       Debian's darknet, for layers that it has
 python -m tools.random_nets --count 500 --device cuda:0  float32 on a card
+python -m tools.random_nets --count 5000 --device host   what the lowering makes for three cards in
+                                                         three precisions, on the CPU, with g++
 
 Differences from the float64 implementation are relative to the norm of each layer's output; those
-from darknet are relative to each value of the last layer, if it is above 1.
+from darknet are relative to each value of the last layer, if it is above 1. `--device host` takes
+the CPU backend as the definition, on networks with what cards fuse and with more recurrent layers.
 """
 
 import argparse
@@ -15,7 +18,7 @@ from random import Random
 from engine.backends import open_device
 from engine.backends.base import Device
 from engine.errors import EngineError
-from tests.property import darknet
+from tests.property import darknet, on_cards
 from tests.property.compare import Difference, measure
 from tests.property.nets import random_net
 
@@ -61,6 +64,15 @@ def compare_with_reference(
             tally.add_result(seed, [f"{type(error).__name__}: {error}"], net.text)
 
 
+def compare_cards_on_host(seeds: range, cpu: Device, tally: Tally) -> None:
+    for seed in seeds:
+        try:
+            tally.add(seed, on_cards.measure(seed, cpu=cpu), on_cards.text_of(seed))
+        except (EngineError, AssertionError) as error:
+            text = on_cards.text_of(seed)
+            tally.add_result(seed, [f"{type(error).__name__}: {error}"], text)
+
+
 def compare_with_darknet(seeds: range, cpu: Device, tally: Tally) -> None:
     library = darknet.find_darknet()
     if library is None:
@@ -78,7 +90,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100, help="how many networks")
     parser.add_argument("--seed", type=int, default=0, help="number of the first network")
     parser.add_argument("--size", type=int, default=12, help="largest number of blocks")
-    parser.add_argument("--device", default="cpu", help="where the float32 plan runs")
+    parser.add_argument("--device", default="cpu", help="where the float32 plan runs; host")
     parser.add_argument("--darknet", action="store_true", help="compare with darknet itself")
     parser.add_argument("--show", action="store_true", help="print the .cfg of each failure")
     arguments = parser.parse_args()
@@ -88,6 +100,8 @@ def main() -> int:
     cpu = open_device("cpu:1")
     if arguments.darknet:
         compare_with_darknet(seeds, cpu, tally)
+    elif arguments.device == "host":
+        compare_cards_on_host(seeds, cpu, tally)
     else:
         device = cpu if arguments.device == "cpu" else open_device(arguments.device)
         compare_with_reference(seeds, arguments.size, cpu, device, tally)

@@ -130,17 +130,21 @@ class Network:
         return self.builder.emit(ops.JoinSteps(self.builder.tensor(sources[0].shape), sources))
 
 
-def random_plan(seed: int, length: int = 24, *, steps: int = 1, has_states: bool = False) -> Plan:
+def random_plan(
+    seed: int, length: int = 24, *, steps: int = 1, has_states: bool = False, channels: int = 1
+) -> Plan:
     """Return a random plan of ops that passes rewrite; some tensors are outputs.
 
     With states, ops read them before and after they are stored, which happens at any time and more
-    than once. With several time steps, most ops run on one of them.
+    than once. With several time steps, most ops run on one of them. Maps have a few times
+    `channels`.
     """
-    net = Network(channels=int(2 + seed % 5), side=8, seed=seed, steps=steps)
+    net = Network(channels=int(2 + seed % 5) * channels, side=8, seed=seed, steps=steps)
     random = net.random
     known = [net.source]
     states: list[Tensor] = []
-    shared = net.array(4, 4, 1, 1)
+    ends: list[Tensor] = []  # which nothing reads
+    shared = net.array(4 * channels, 4 * channels, 1, 1)
 
     def pick(*, like: Tensor | None = None) -> Tensor:
         """Return a tensor, preferably a late one; with `like`, one of its height and width."""
@@ -149,11 +153,11 @@ def random_plan(seed: int, length: int = 24, *, steps: int = 1, has_states: bool
 
     def conv() -> Tensor:
         src = pick()
-        if src.shape.channels == 4 and random.random() < 0.3:
+        if src.shape.channels == 4 * channels and random.random() < 0.3:
             return net.conv(src, weight=shared, has_bias=random.random() < 0.5)
         return net.conv(
             src,
-            int(random.integers(2, 6)),
+            int(random.integers(2, 6)) * channels,
             int(random.choice([1, 3])),
             stride=int(random.choice([1, 1, 1, 2])),
             has_bias=random.random() < 0.5,
@@ -196,7 +200,8 @@ def random_plan(seed: int, length: int = 24, *, steps: int = 1, has_states: bool
             states.append(net.state(src.shape))
             return states[-1]
         state = fit[int(random.integers(len(fit)))]
-        net.store(state, src)
+        known.append(net.activate(src, "tanh"))  # so that no state grows from run to run
+        net.store(state, known[-1])
         return state
 
     kinds = [conv, conv, conv, add, joined, ranged, multiplied]
@@ -208,7 +213,9 @@ def random_plan(seed: int, length: int = 24, *, steps: int = 1, has_states: bool
     if has_states:
         kinds += [stored] * 4 + [add] * 2 + [pooled_state] * 3
     for _ in range(length):
-        if known[-1].shape.channels < 40 and known[-1].shape.height > 1:
+        if states and random.random() < 0.1:
+            ends.append(net.conv(states[-1], 4 * channels))
+        if known[-1].shape.channels < 40 * channels and known[-1].shape.height > 1:
             known.append(kinds[random.integers(len(kinds))]())
         else:
             known.append(net.conv(known[int(random.integers(0, min(4, len(known))))]))
@@ -217,7 +224,7 @@ def random_plan(seed: int, length: int = 24, *, steps: int = 1, has_states: bool
     if steps > 1:
         last = next(each for each in reversed(known) if each.steps == 1)
         known += [net.join_steps(*[last] * steps), net.conv(net.source)]
-    kept = [each for each in known[1:] if random.random() < 0.1]
+    kept = [*ends, *(each for each in known[1:] if random.random() < 0.1)]
     return net.plan(*(each for each in kept if not each.is_state), *known[-min(steps, 2) :])
 
 

@@ -1,7 +1,7 @@
 """Generate random valid .cfg files, wired like real networks and in unusual ways."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 
 Shape = tuple[int, int, int]  # channels, height, width
@@ -29,6 +29,11 @@ class Dialect:
     activations: tuple[str, ...] = ACTIVATIONS
     is_first: bool = False  # the original darknet, without the additions of its forks
     most_steps: int = 3
+    starts: tuple[Callable[["Net"], None], ...] = ()
+    inputs: tuple[Sequence[int], Sequence[int]] = range(1, 5), range(4, 25)  # channels, extents
+    recurrent: int = 20  # percent of the networks
+    channels: tuple[int, ...] = tuple(range(1, 17))  # of a convolution that may have any
+    most_channels: int = MOST_CHANNELS
 
 
 @dataclass
@@ -76,10 +81,12 @@ class Net:
 def random_net(random: Random, *, size: int = 12, dialect: Dialect | None = None) -> Net:
     dialect = dialect or TODAY
     net = Net(random, (1, 1, 1), dialect)
-    net.input = (net.count(1, 4), net.count(4, 24), net.count(4, 24))
-    is_recurrent = net.chance(20)
+    channels, extents = dialect.inputs
+    net.input = (net.pick(*channels), net.pick(*extents), net.pick(*extents))
+    is_recurrent = net.chance(dialect.recurrent)
     net.time_steps = net.count(1, dialect.most_steps) if is_recurrent else 1
-    convolution(net)  # gives layers that read earlier ones a source
+    # gives layers that read earlier ones a source
+    (net.pick(*dialect.starts) if dialect.starts else convolution)(net)
     for _ in range(net.count(2, size)):
         net.pick(*dialect.parts, *(dialect.recurrent_parts if is_recurrent else ()))(net)
     net.pick(*(dialect.recurrent_ends if is_recurrent else ()), *dialect.ends)(net)
@@ -104,7 +111,7 @@ def activation(net: Net, *, across: bool = False) -> str:
 def convolution(net: Net, *, filters: int = 0, keeps_size: bool = False) -> None:
     channels, height, width = net.last
     groups = net.pick(*(each for each in (1, 1, 1, 2, 3, channels) if channels % each == 0))
-    per_group = -(-(filters or net.count(1, 16)) // groups)
+    per_group = -(-(filters or net.pick(*net.dialect.channels)) // groups)
     if filters and filters % groups:
         groups, per_group = 1, filters
     options: dict[str, object] = {"filters": groups * per_group}
@@ -224,7 +231,7 @@ def convolution_and_pool(net: Net) -> None:
 def spatial_pyramid(net: Net) -> None:
     start = len(net.shapes) - 1
     channels, height, width = net.last
-    if channels > MOST_CHANNELS // 3:
+    if channels > net.dialect.most_channels // 3:
         return
     ends = []
     for size in (3, 5):
@@ -264,7 +271,7 @@ def route(net: Net) -> None:
     counts = [net.shapes[each][0] for each in chosen]
     if any(count % groups for count in counts):
         groups = 1
-    if sum(counts) // groups > MOST_CHANNELS:
+    if sum(counts) // groups > net.dialect.most_channels:
         chosen, counts = chosen[:1], counts[:1]
     options: dict[str, object] = {"layers": ",".join(str(net.number_of(each)) for each in chosen)}
     if groups > 1:
@@ -285,7 +292,7 @@ def partial_block(net: Net) -> None:
     net.add("route", (2 * channels, height, width), layers=f"{start},-1")
 
 
-def squeeze_and_excite(net: Net) -> None:
+def squeeze_and_excite(net: Net, **options: object) -> None:
     shape = net.last
     start = len(net.shapes) - 1
     net.add("avgpool", (shape[0], 1, 1))
@@ -294,7 +301,8 @@ def squeeze_and_excite(net: Net) -> None:
         net.add("convolutional", (shape[0], 1, 1), filters=shape[0], activation="logistic")
     else:
         net.add("connected", (shape[0], 1, 1), output=shape[0], activation="logistic")
-    net.add("scale_channels", shape, from_=net.number_of(start), activation=activation(net))
+    options = {"from_": net.number_of(start), "activation": activation(net), **options}
+    net.add("scale_channels", shape, **options)
 
 
 def scale_cells(net: Net) -> None:
@@ -331,7 +339,7 @@ def reorg(net: Net) -> None:
     if net.last[1] % 2 or net.last[2] % 2:
         return
     kind = "reorg" if net.dialect.is_first else net.pick("reorg3d", "reorg")
-    if kind == "reorg" or net.last[0] > MOST_CHANNELS // 4:
+    if kind == "reorg" or net.last[0] > net.dialect.most_channels // 4:
         convolution(net, filters=4 * net.count(1, 2), keeps_size=True)
     channels, height, width = net.last
     net.add(kind, (4 * channels, height // 2, width // 2), stride=2)
@@ -423,6 +431,104 @@ def convolutional_recurrence(net: Net) -> None:
         batch_normalize=net.count(0, 1),
         activation=net.pick("leaky", "tanh", "logistic"),
     )
+
+
+# ---------------------------------------------------------------- what cards fuse
+
+
+def convolutional_lstm(net: Net) -> None:
+    channels = net.pick(*net.dialect.channels)
+    options: dict[str, object] = {}
+    if net.chance(30):
+        channels = net.last[0]
+        options = {"bottleneck": 1, "shortcut": int(channels % 2 == 0)}
+    net.add(
+        "conv_lstm",
+        (channels, *net.last[1:]),
+        output=channels,
+        size=3,
+        pad=1,
+        batch_normalize=net.count(0, 1),
+        peephole=net.count(0, 1),
+        state_constrain=16,
+        **options,
+    )
+
+
+def stem(net: Net) -> None:
+    """The first two convolutions of yolov3, if the input suits them."""
+    across = net.pick("leaky", "relu", "mish")
+    for filters, stride in ((32, 1), (64, 2)):
+        _, height, width = net.last
+        shape = filters, _extent(height, 3, stride, 2), _extent(width, 3, stride, 2)
+        net.add(
+            *("convolutional", shape),
+            filters=filters,
+            size=3,
+            stride=stride,
+            pad=1,
+            batch_normalize=1,
+            activation=across,
+        )
+
+
+def bottleneck(net: Net) -> None:
+    """A residual block of yolov3, of 64 channels."""
+    if net.last[0] != 64:
+        net.add("convolutional", (64, *net.last[1:]), filters=64, size=1, activation="leaky")
+    for filters, size in ((32, 1), (64, 3)):
+        shape = filters, *net.last[1:]
+        net.add("convolutional", shape, filters=filters, size=size, pad=1, activation="leaky")
+    net.add("shortcut", (64, *net.last[1:]), from_=-3, activation="linear")
+
+
+def pool_of_a_map_that_is_read_again(net: Net) -> None:
+    """A convolution and a pool that halves its map; both are put together in the end."""
+    filters, size = net.pick(*net.dialect.channels), net.pick(1, 3)
+    channels, height, width = whole = filters, *net.last[1:]
+    across = net.pick("leaky", "relu", "linear", "mish")
+    net.add("convolutional", whole, filters=filters, size=size, pad=1, activation=across)
+    if height % 2 or width % 2 or 2 * channels > net.dialect.most_channels:
+        return
+    start = len(net.shapes) - 1
+    net.add("maxpool", (channels, height // 2, width // 2), size=2, stride=2)
+    for _ in range(net.count(0, 1)):
+        convolution(net, filters=channels, keeps_size=True)
+    net.add("upsample", whole, stride=2)
+    net.add("route", (2 * channels, height, width), layers=f"-1,{net.number_of(start)}")
+
+
+def mobile_block(net: Net) -> None:
+    """A depthwise convolution, squeeze-and-excite by either kind of dense layer, and a 1 x 1."""
+    channels, height, width = net.last
+    stride = net.pick(1, 1, 2)
+    shape = channels, _extent(height, 3, stride, 2), _extent(width, 3, stride, 2)
+    net.add(
+        *("convolutional", shape),
+        filters=channels,
+        groups=channels,
+        size=3,
+        stride=stride,
+        pad=1,
+        batch_normalize=1,
+        activation=net.pick("swish", "relu"),
+    )
+    squeeze_and_excite(net, activation="linear")
+    filters = net.pick(*net.dialect.channels)
+    net.add(
+        "convolutional", (filters, *shape[1:]), filters=filters, size=1, activation=activation(net)
+    )
+
+
+def factors_of_themselves(net: Net) -> None:
+    """Squeeze-and-excite of one pixel, whose factors are multiplied with themselves."""
+    net.add("avgpool", (net.last[0], 1, 1))
+    filters = net.pick(*net.dialect.channels)
+    net.add("convolutional", (filters, 1, 1), filters=filters, activation="linear")
+    net.add("avgpool", net.last)
+    net.add("convolutional", (4, 1, 1), filters=4, activation=activation(net))
+    net.add("convolutional", (filters, 1, 1), filters=filters, activation="logistic")
+    net.add("sam", net.last, from_=-1, activation=activation(net))
 
 
 # ---------------------------------------------------------------- how a network ends
@@ -559,6 +665,27 @@ TODAY = Dialect(
         region_head,
     ),
     recurrent_ends=(recurrence,) * 8,
+)
+
+# What a card fuses or runs in packs of channels, and more recurrent layers. The reference does not
+# know all of it.
+ON_CARDS = replace(
+    TODAY,
+    parts=(
+        *TODAY.parts,
+        *(pool_of_a_map_that_is_read_again,) * 4,
+        *(mobile_block,) * 4,
+        *(bottleneck,) * 2,
+        *(upsample,) * 2,
+    ),
+    ends=(*TODAY.ends, factors_of_themselves),
+    recurrent_parts=(*(convolutional_recurrence,) * 4, *(convolutional_lstm,) * 4),
+    starts=(convolution, stem),
+    activations=("linear", "leaky", "relu", "mish", "swish", "logistic"),
+    inputs=((3, 3, 8, 16), (4, 8, 8, 12, 16, 16, 24, 13)),
+    recurrent=40,
+    channels=(3, 8, 8, 16, 16, 16, 24, 32, 32, 64),
+    most_channels=128,
 )
 
 # pjreddie's, of 2018. Its [gru], [lstm] and [batchnorm] have their arrays in another order, its

@@ -258,6 +258,10 @@ class _TapedKernels(HostKernels):
         launch = partial(super().launch, *arguments, stream=stream, **options)
         self._stream_of(stream.handle).do(partial(run_alone, launch))
 
+    def tile(self, *_: object) -> SimpleNamespace:
+        """Return what launches a function in place of a tensor-core kernel; see played_tiles.py."""
+        return SimpleNamespace(launch=lambda play, *, stream: self._stream_of(stream).do(play))
+
 
 class _TapedBlas(HostBlas):
     def __init__(self, stream: HostStream) -> None:
@@ -280,8 +284,17 @@ class HostContext(Context):
 
     card = Card("host", (7, 0), 4, 1 << 40)  # too old for any of kernels/conv/mma
 
-    def __init__(self, name: str, *, memory: int, runs_kernels: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        memory: int,
+        runs_kernels: bool,
+        capability: tuple[int, int] = card.capability,
+    ) -> None:
         self.name = name
+        if capability != self.card.capability:
+            self.card = Card("host", capability, 132, 1 << 40)
         self.driver = HostDriver(memory)
         self.stream, self.copy_stream, self.side_stream = self.driver.streams
         self.blas = _TapedBlas(self.stream) if runs_kernels else _NoBlas()
@@ -312,9 +325,17 @@ class HostDevice(CudaDevice):
     """CudaDevice as it is, over a context that needs no GPU."""
 
     def __init__(
-        self, *, name: str = "host", memory: int = 1 << 40, runs_kernels: bool = True
+        self,
+        *,
+        name: str = "host",
+        memory: int = 1 << 40,
+        runs_kernels: bool = True,
+        capability: tuple[int, int] = HostContext.card.capability,
     ) -> None:
-        """Without `runs_kernels` they are only noted in `launched`, and results are noise."""
+        """Without `runs_kernels` they are only noted in `launched`, and results are noise.
+
+        A card with tensor cores runs within played_tiles.playing().
+        """
         self.name = name
         self.measured = {}
         self._tuner = None
@@ -322,7 +343,9 @@ class HostDevice(CudaDevice):
         self._programs = WeakSet()
         self._decoders = []
         self._index = 0
-        self.context = HostContext(name, memory=memory, runs_kernels=runs_kernels)
+        self.context = HostContext(
+            name, memory=memory, runs_kernels=runs_kernels, capability=capability
+        )
         self._context = self.context
 
     def compile(

@@ -22,6 +22,7 @@ LIMIT = 100  # bytes a file may have
 
 LIMITED = f"""
 import resource, sys
+sys.dont_write_bytecode = True  # later programs would import what there was room for
 resource.setrlimit(resource.RLIMIT_FSIZE, ({LIMIT}, {LIMIT}))
 """
 FULL = LIMITED + ENGINE

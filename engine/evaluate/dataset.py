@@ -30,7 +30,7 @@ _ENDINGS = (".txt", ".xml")
 
 
 class Written(Protocol):
-    """What records in folders of labels tell of them."""
+    """Records in folders of labels, which tell of the pictures that these were written for."""
 
     def file_of(self, picture: Path, folders: Iterable[Path]) -> Path | None:
         """Return the label file of a picture in one of the folders."""

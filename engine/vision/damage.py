@@ -134,7 +134,7 @@ def _lacks_blocks(content: bytes, end: int) -> bool:
     while content[end - 1] == _FILL:  # before the marker, or a half of an escaped byte
         end -= 1
     _, last = max((content.rfind(each, 0, end), number) for number, each in enumerate(_RESTARTS))
-    restart = _RESTARTS[(last + 1) % len(_RESTARTS)]  # the missing blocks may begin behind it
+    restart = _RESTARTS[(last + 1) % len(_RESTARTS)]  # the missing blocks may begin after it
     data = memoryview(content)[:end]
     longer = b"".join((data, _CODED, restart, _CODED, _END))
     return _small(longer) != _small(content)

@@ -667,8 +667,8 @@ TODAY = Dialect(
     recurrent_ends=(recurrence,) * 8,
 )
 
-# What a card fuses or runs in packs of channels, and more recurrent layers. The reference does not
-# know all of it.
+# Layers that a card fuses or runs in packs of channels, and more recurrent ones. The reference does
+# not know all of them.
 ON_CARDS = replace(
     TODAY,
     parts=(

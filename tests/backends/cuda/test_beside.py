@@ -75,7 +75,7 @@ def test_a_network_with_one_way_out_has_nothing_beside() -> None:
 
 
 def test_what_reads_a_state_runs_before_the_state_is_stored_anew() -> None:
-    """Of three convolutions of which nothing else is computed, one reads a state."""
+    """One of three convolutions, with nothing between them, reads a state."""
     net = Network(channels=32, side=8)
     state = net.state(Shape(32, 8, 8))
     outs = [net.conv(src, 32) for src in (state, net.source, net.source)]

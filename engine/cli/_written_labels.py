@@ -39,22 +39,25 @@ class WrittenLabels:
                 return picture
         return None
 
-    def likely_file_of(self, picture: Path, file: Path) -> Path:
-        """Return the file for a picture whose name suggests a file that is of another one.
+    def likely_file_of(
+        self, picture: Path, folders: Iterable[Path], named: Path | None = None
+    ) -> Path | None:
+        """Return the file for a picture that has moved since, or whose record was copied.
 
-        The record may have been copied, or the pictures moved: then the folders above them differ.
+        Then the ends of paths tell: of the first record the one picture with most of them, and
+        with a folder in common, unless there is a file that is `named` like the picture.
         """
-        path = PurePath(self.identity(picture))
-        for folder in file.parents:
-            if _name_in(folder, file) in self._pictures_in(folder):
-                alike = {
-                    name: _common_end(path, PurePath(each))
-                    for name, each in self._pictures_in(folder).items()
-                }
-                most = max(alike.values())
-                best = [folder / f"{name}.txt" for name, parts in alike.items() if parts == most]
-                return best[0] if most and len(best) == 1 and best[0].is_file() else file
-        return file
+        path, least = PurePath(self.identity(picture)), 1 if named else 2
+        for folder in dict.fromkeys(folders):
+            names = self._pictures_in(folder)
+            if not names:
+                continue
+            alike = {name: _common_end(path, PurePath(each)) for name, each in names.items()}
+            most = max(alike.values())
+            best = [folder / f"{name}.txt" for name, parts in alike.items() if parts == most]
+            is_clear = most >= least and len(best) == 1 and best[0].is_file()
+            return best[0] if is_clear else named
+        return named
 
     def identity(self, picture: Path) -> str:
         """Return a picture as records name it."""

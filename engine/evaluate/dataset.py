@@ -38,8 +38,13 @@ class Written(Protocol):
     def picture_of(self, file: Path) -> str | None:
         """Return the picture of a label file."""
 
-    def likely_file_of(self, picture: Path, file: Path) -> Path:
-        """Return the label file of a picture where its name suggests that of another picture."""
+    def likely_file_of(
+        self, picture: Path, folders: Iterable[Path], named: Path | None = None
+    ) -> Path | None:
+        """Return the label file of a picture that has moved since, in one of some folders.
+
+        `named` has its name, but was written for another picture.
+        """
 
     def identity(self, picture: Path) -> str:
         """Return a picture as picture_of() does."""
@@ -54,8 +59,10 @@ class NoRecords:
     def picture_of(self, file: Path) -> str | None:
         return None
 
-    def likely_file_of(self, picture: Path, file: Path) -> Path:
-        return file
+    def likely_file_of(
+        self, picture: Path, folders: Iterable[Path], named: Path | None = None
+    ) -> Path | None:
+        return named
 
     def identity(self, picture: Path) -> str:
         return str(picture)
@@ -83,13 +90,8 @@ def read(
     if not pictures:
         raise InputError(f"{shown(source)}: names no picture")
     problems: list[str] = []
-    if folder is None:
-        found = [_found(each, written) for each in pictures]
-    else:
-        found = [
-            _labels_in(folder, inner, picture, written)
-            for picture, inner in zip(pictures, _inner_folders(pictures), strict=True)
-        ]
+    choice = _Choice(written, pictures)
+    found = [choice.labels_of(each, folder) for each in pictures]
     entries = (
         Entry(image_id, str(picture), partial(_objects, file, tuple(names), problems))
         for image_id, picture, file in zip(_image_ids(pictures), pictures, found, strict=True)
@@ -100,7 +102,7 @@ def read(
         label_files=tuple(dict.fromkeys(file for file in found if file is not None)),
         remarks=(
             *_repeated(source, pictures),
-            *_shared(source, pictures, found),
+            *_shared(source, pictures, found, written),
             *_written_for_others(source, pictures, found, written),
             *(_with_others(source, pictures, found, written) if folder is None else ()),
         ),
@@ -116,17 +118,25 @@ def _repeated(source: str, pictures: Sequence[Path]) -> Iterator[str]:
         yield f"{shown(source)}: {what} {shown(names[0])}: each counts as often"
 
 
-def _shared(source: str, pictures: Sequence[Path], found: Sequence[Path | None]) -> Iterator[str]:
-    """Yield a line about the label files of several pictures."""
-    owners: dict[Path, set[str]] = {}
+def _shared(
+    source: str, pictures: Sequence[Path], found: Sequence[Path | None], written: Written
+) -> Iterator[str]:
+    """Yield a line about the label files that have the names of several pictures."""
+    twins: dict[str, set[str]] = {}  # pictures that differ in their ending alone
+    for picture in pictures:
+        twins.setdefault(written.identity(picture.with_suffix("")), set()).add(str(picture))
+    owners: dict[str, set[str]] = {}
     for picture, file in zip(pictures, found, strict=True):
         if file is not None:
-            owners.setdefault(file, set()).add(os.path.realpath(picture))
+            mine = {str(picture)}
+            if written.picture_of(file) is None:  # then nothing tells which of them it is for
+                mine |= twins[written.identity(picture.with_suffix(""))]
+            owners.setdefault(os.path.realpath(file), set()).update(map(os.path.realpath, mine))
     several = [file for file, own in owners.items() if len(own) > 1]
     if several:
         names = " and ".join(map(shown, sorted(owners[several[0]])[:2]))
-        what = f"label files that count for several pictures: {len(several)}"
-        yield f"{shown(source)}: {what}, such as {shown(str(several[0]))} for {names}"
+        what = f"label files whose names fit several pictures: {len(several)}"
+        yield f"{shown(source)}: {what}, such as {shown(several[0])} for {names}"
 
 
 def _written_for_others(
@@ -155,14 +165,21 @@ def _with_others(
         for picture, file in zip(pictures, found, strict=True)
         if file is not None
         for other in (*all_labels(picture), *labels_next_to_folder(picture))
-        if other.suffix == file.suffix and _content(other) != _content(file)
         if written.picture_of(other) in (None, written.identity(picture))
+        if _is_other(file, other, written)
     }
     if others:
         file, other = next(iter(others.items()))
         what = f"pictures with other labels in a second place: {len(others)}"
         where = f"such as {shown(str(other))}. What counts is {shown(str(file))}"
         yield f"{shown(source)}: {what}, {where}"
+
+
+def _is_other(file: Path, other: Path, written: Written) -> bool:
+    """Tell whether a second label file says something else, as far as that can be compared."""
+    if other.suffix != file.suffix:
+        return written.picture_of(file) is not None  # and may have been made by hand
+    return _content(other) != _content(file)
 
 
 def _content(path: Path) -> bytes:
@@ -193,44 +210,55 @@ def find_labels(picture: Path) -> Path | None:
     return next(iter(all_labels(picture)), None)
 
 
-def _found(picture: Path, written: Written) -> Path | None:
-    """Return the label file at the first place where there is one, or where a record tells one."""
-    for place in (*_candidates(picture), *_next_to_folder(picture)):
-        if file := written.file_of(picture, place.parents):
+class _Choice:
+    """Chooses the label files of pictures by names and by what records tell."""
+
+    def __init__(self, written: Written, pictures: Sequence[Path]) -> None:
+        self._written = written
+        self._pictures = {written.identity(each) for each in pictures}
+
+    def labels_of(self, picture: Path, folder: Path | None) -> Path | None:
+        """Return the label file of a picture, in a folder if one is given."""
+        return self._found(picture) if folder is None else self._found_in(folder, picture)
+
+    def _found(self, picture: Path) -> Path | None:
+        """Return what is at the first place where a file is, or where a record tells of one."""
+        places = [*_candidates(picture), *_next_to_folder(picture)]
+        for place in places:
+            if file := self._written.file_of(picture, place.parents):
+                return file
+            if _is_file(place):
+                return self._named(picture, place)
+        folders = (folder for place in places for folder in place.parents)
+        return self._written.likely_file_of(picture, folders)
+
+    def _found_in(self, folder: Path, picture: Path) -> Path | None:
+        absolute = folder.absolute()
+        file = self._written.file_of(picture, (absolute, *absolute.parents))
+        if file is not None and file.is_relative_to(absolute):
+            return folder / file.relative_to(absolute)
+        below = _with_inner_folders(folder, picture)
+        places = (below / (picture.stem + each) for each in _ENDINGS)
+        named = next(filter(_is_file, places), None)
+        if named is None:
+            return self._written.likely_file_of(picture, (folder,))
+        return self._named(picture, named)
+
+    def _named(self, picture: Path, file: Path) -> Path | None:
+        """Return a file that has the name of a picture, unless it is that of another one."""
+        own = self._written.picture_of(file)
+        if own in (None, self._written.identity(picture)):
             return file
-        if _is_file(place):
-            return _named(picture, place, written)
-    return None
+        if own in self._pictures:
+            return None
+        return self._written.likely_file_of(picture, file.parents, named=file)
 
 
-def _labels_in(folder: Path, inner: Path, picture: Path, written: Written) -> Path | None:
-    """Return the label file of a picture in a folder, below which it may have inner folders."""
-    absolute = folder.absolute()
-    file = written.file_of(picture, (absolute, *absolute.parents))
-    if file is not None and file.is_relative_to(absolute):
-        return folder / file.relative_to(absolute)
-    names = [picture.stem + each for each in _ENDINGS]
-    places = (below / name for below in (folder / inner, folder) for name in names)
-    named = next(filter(_is_file, places), None)
-    return None if named is None else _named(picture, named, written)
-
-
-def _named(picture: Path, file: Path, written: Written) -> Path:
-    """Return a file that has the name of a picture, unless it was written for another one."""
-    own = written.picture_of(file)
-    return (
-        file if own in (None, written.identity(picture)) else written.likely_file_of(picture, file)
-    )
-
-
-def _inner_folders(pictures: Sequence[Path]) -> list[Path]:
-    """Return the folders of pictures below the one that holds all."""
-    folders = [os.path.realpath(each.parent) for each in pictures]
-    try:
-        common = os.path.commonpath(folders)
-    except ValueError:  # on different drives
-        return [Path()] * len(folders)
-    return [Path(each).relative_to(common) for each in folders]
+def _with_inner_folders(folder: Path, picture: Path) -> Path:
+    """Return the folder of labels for a picture: with as many of its folders as there are."""
+    inner = Path(os.path.realpath(picture.parent)).parts[1:]
+    below = (folder.joinpath(*inner[first:]) for first in range(len(inner)))
+    return next((each for each in below if each.is_dir()), folder)
 
 
 def usual_label_file(picture: Path) -> Path:

@@ -111,3 +111,42 @@ def test_numbered_labels_next_to_their_pictures_are_refused_at_once(here, detect
     told = capsys.readouterr().err
     assert "--save-txt v: m-2.txt next to v/m.png would not be its labels. Name another" in told
     assert not list((here / "v").glob("*.txt"))
+
+
+def test_labels_made_by_hand_may_be_of_each_picture_of_that_name(here, detect):
+    add(here, "pics/x.jpg", "pics/x.png", "pics/y.jpg")
+    (here / "lab").mkdir()
+    for name in ("x", "y"):
+        (here / "lab" / f"{name}.txt").write_text("0 .5 .5 1 1\n")
+    for _ in range(2):
+        (remark,) = (each for each in read("pics", labels="lab")[1] if "fit several" in each)
+        assert "label files whose names fit several pictures: 1, such as" in remark
+        assert detect("pics", "--save-txt", "lab", "--resume") == 0
+
+
+def test_moved_pictures_are_known_by_a_folder_and_their_name(here, detect):
+    add(here, *(f"p/{cam}/day1/a.jpg" for cam in ("cam1", "cam2")))
+    assert detect("p/cam1", "--recursive", "--save-txt", "lab") == 0
+    assert detect("p/cam2", "--recursive", "--save-txt", "lab", "--resume") == 0
+    shutil.move("p", "away")
+    shutil.move("lab/day1/a.txt", "lab/day1/away.txt")
+    files, remarks = read("away/cam2/day1", labels="lab")
+    assert (files, len(remarks)) == (["lab/day1/a-2.txt"], 1)
+
+
+def test_labels_of_a_picture_are_those_of_no_other(here, detect):
+    add(here, "pics/a.jpg", "pics/b.jpg")
+    assert detect("pics", "--save-txt", "lab") == 0
+    add(here, "pics/a.png")
+    truth = dataset.read("pics", ["cat"], labels="lab", written=WrittenLabels())
+    assert (truth.unlabelled, truth.remarks) == (1, ())
+
+
+def test_labels_in_another_format_are_told_of_next_to_those_of_a_run(here, detect):
+    add(here, "JPEGImages/a.jpg")
+    (here / "Annotations").mkdir()
+    (here / "Annotations/a.xml").write_text("<annotation/>")
+    assert read("JPEGImages") == (["Annotations/a.xml"], ())
+    assert detect("JPEGImages", "--save-txt", "labels") == 0
+    (remark,) = read("JPEGImages")[1]
+    assert "other labels in a second place: 1, such as" in remark

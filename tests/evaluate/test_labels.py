@@ -297,15 +297,24 @@ def test_labels_in_a_folder_have_the_folders_of_their_pictures(tmp_path, has_lis
     source = tmp_path / "list.txt" if has_list else tmp_path / "pics/day1"
     found, truth = labels_of(source, labels=str(tmp_path / "lab"))
     inner = [f"{tmp_path}/lab/{day}/a.txt" for day in days]
-    assert (found, truth.remarks) == (inner if has_list else [f"{tmp_path}/lab/a.txt"], ())
+    assert (found, truth.remarks) == (inner, ())
+    (tmp_path / "lab/day1/a.txt").unlink()  # the one above is that of another picture
+    found, truth = labels_of(source, labels=str(tmp_path / "lab"))
+    assert (found, truth.unlabelled) == (inner[1:], 1)
 
     found, truth = labels_of(source, labels=str(tmp_path / "flat"))
     assert found == [f"{tmp_path}/flat/a.txt"]
-    shared = [each for each in truth.remarks if "label files that count for several" in each]
+    shared = [each for each in truth.remarks if "label files whose names fit several" in each]
     assert len(shared) == (len(days) > 1)
     for line in shared:
         files = f"{tmp_path}/flat/a.txt for {tmp_path}/pics/day1/a.jpg and {tmp_path}/pics/day2"
         assert f"several pictures: 1, such as {files}" in line
+
+
+def test_a_part_of_a_tree_has_the_labels_of_the_tree(tmp_path):
+    put(tmp_path, "p/cam3/day1/x.jpg", "l/cam3/day1/x.txt", "l/day1/x.txt", "l/x.txt")
+    found, _ = labels_of(tmp_path / "p/cam3/day1", labels=str(tmp_path / "l"))
+    assert found == [f"{tmp_path}/l/cam3/day1/x.txt"]
 
 
 def test_pictures_that_differ_in_their_ending_share_labels_with_a_line(tmp_path):

@@ -130,6 +130,11 @@ class OutputNames:
         for record in self._records:
             record.claim(Owned(name, self._identity(source)), is_written=is_written)
 
+    def has_files(self, name: str, source: str) -> bool:
+        """Tell whether there are labels or an annotated copy of this name."""
+        owned = Owned(name, self._identity(source))
+        return any(record.has_file(owned) for record in self._records)
+
     def leave_unfinished(self, name: str, video: str) -> None:
         """Record that the annotated video of this name is not whole."""
         for record in self._records:

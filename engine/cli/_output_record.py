@@ -163,7 +163,7 @@ class OutputRecord:
         If another picture owns a name, its outputs stay its own until they are replaced.
         """
         wanted = {self._key_of(each): each for each in named}
-        if not (os.path.lexists(self._path) or any(map(self._has_file, wanted.values()))):
+        if not (os.path.lexists(self._path) or any(map(self.has_file, wanted.values()))):
             return
         pictures = {each.picture for each in wanted.values()}
         members = tuple(f"{each}#" for each in archives)
@@ -178,7 +178,7 @@ class OutputRecord:
                 unknown = [
                     self._with_holds(each)
                     for key, each in wanted.items()
-                    if key not in self.owners and self._has_file(each)
+                    if key not in self.owners and self.has_file(each)
                 ]
                 for each in earlier:
                     if each.is_done and self._key_of(each) not in wanted:
@@ -215,7 +215,8 @@ class OutputRecord:
             holds = holds | before if before else set()
         return owned._replace(holds=tuple(sorted(holds)))
 
-    def _has_file(self, owned: Owned) -> bool:
+    def has_file(self, owned: Owned) -> bool:
+        """Tell whether there are labels or an annotated copy of this name."""
         return self._has(owned, ".txt") or self._has(owned, suffix_of(owned.picture))
 
     def _has(self, owned: Owned, ending: str) -> bool:

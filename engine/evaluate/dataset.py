@@ -233,16 +233,16 @@ class _Choice:
         return self._written.likely_file_of(picture, folders)
 
     def _found_in(self, folder: Path, picture: Path) -> Path | None:
-        absolute = folder.absolute()
-        file = self._written.file_of(picture, (absolute, *absolute.parents))
-        if file is not None and file.is_relative_to(absolute):
-            return folder / file.relative_to(absolute)
-        below = _with_inner_folders(folder, picture)
-        places = (below / (picture.stem + each) for each in _ENDINGS)
-        named = next(filter(_is_file, places), None)
-        if named is None:
-            return self._written.likely_file_of(picture, (folder,))
-        return self._named(picture, named)
+        absolute, below = folder.absolute(), _with_inner_folders(folder, picture).absolute()
+        file = self._written.file_of(picture, (below, *below.parents))
+        if file is None or not file.is_relative_to(absolute):
+            places = (below / (picture.stem + each) for each in _ENDINGS)
+            if named := next(filter(_is_file, places), None):
+                file = self._named(picture, named)
+            else:
+                inside = (each for each in (below, *below.parents) if each.is_relative_to(absolute))
+                file = self._written.likely_file_of(picture, inside)
+        return None if file is None else folder / file.relative_to(absolute)
 
     def _named(self, picture: Path, file: Path) -> Path | None:
         """Return a file that has the name of a picture, unless it is that of another one."""

@@ -150,3 +150,32 @@ def test_labels_in_another_format_are_told_of_next_to_those_of_a_run(here, detec
     assert detect("JPEGImages", "--save-txt", "labels") == 0
     (remark,) = read("JPEGImages")[1]
     assert "other labels in a second place: 1, such as" in remark
+
+
+@pytest.mark.parametrize("has_plain", [True, False])
+def test_records_below_a_folder_of_labels_count(here, detect, has_plain):
+    add(here, "pics/cam1/x.jpg", "pics/cam1/x.png", "pics/cam2/x.jpg")
+    for cam in ("cam1", "cam2"):
+        assert detect(f"pics/{cam}", "--save-txt", f"lab/{cam}") == 0
+    expected = ["lab/cam1/x.txt", "lab/cam1/x-2.txt"]
+    if not has_plain:
+        (here / expected.pop(0)).unlink()
+    assert read("pics/cam1", labels="lab") == (expected, ())
+    (here / "list.txt").write_text("pics/cam1/x.png\npics/cam2/x.jpg\n")
+    files = ["lab/cam1/x-2.txt", "lab/cam2/x.txt"]
+    assert read("list.txt", labels="lab") == (files, ())
+
+
+def test_a_broken_picture_that_a_run_tries_again_has_no_labels(here, detect):
+    add(here, "pics/a.jpg")
+    (here / "pics/b.jpg").write_bytes(b"broken")
+    run = ("pics", "--save-txt", "lab")
+    for _ in range(2):
+        assert detect(*run, "--resume") == 1
+    add(here, "pics/b.jpg")
+    mine = here / "lab/b.txt"
+    mine.write_text("0 .5 .5 1 1\n")
+    assert WrittenLabels().picture_of(mine) is None
+    assert detect(*run, "--resume") == 0
+    assert detect(*run, "--overwrite") == 2
+    assert mine.read_text() == "0 .5 .5 1 1\n"

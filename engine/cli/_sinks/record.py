@@ -27,7 +27,7 @@ class Record(Sink):
         self._archives = [each for each in known if each.media.kind is MediaKind.ARCHIVE]
 
     def lacks(self, item: Item) -> None:
-        if item.is_picture:
+        if item.is_picture and self._naming.has_files(item.output, item.source_name):
             self._claim(item)  # files that are complete may be older than the record
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:

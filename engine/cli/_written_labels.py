@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path, PurePath
@@ -22,6 +23,7 @@ class WrittenLabels:
         self._real = lru_cache(maxsize=4096)(real)
         self._pictures: dict[str, Mapping[str, str]] = {}  # by names, in each folder
         self._names: dict[str, Mapping[str, str]] = {}  # by pictures
+        self._namesakes: dict[str, Mapping[str, Sequence[str]]] = {}
 
     def file_of(self, picture: Path, folders: Iterable[Path]) -> Path | None:
         """Return the file that a run has written for a picture into one of the folders."""
@@ -47,17 +49,47 @@ class WrittenLabels:
         Then the ends of paths tell: of the first record the one picture with most of them, and
         with a folder in common, unless there is a file that is `named` like the picture.
         """
-        path, least = PurePath(self.identity(picture)), 1 if named else 2
         for folder in dict.fromkeys(folders):
             names = self._pictures_in(folder)
             if not names:
                 continue
-            alike = {name: _common_end(path, PurePath(each)) for name, each in names.items()}
-            most = max(alike.values())
+            alike = {
+                name: self._likeness(picture, name, names[name])
+                for name in self._namesakes_in(folder).get(picture.stem, ())
+            }
+            most = max(alike.values(), default=0)
             best = [folder / f"{name}.txt" for name, parts in alike.items() if parts == most]
-            is_clear = most >= least and len(best) == 1 and best[0].is_file()
-            return best[0] if is_clear else named
-        return named
+            if most >= (1 if named else 2) and len(best) == 1 and best[0].is_file():
+                return best[0]
+            break
+        own = None if named is None else self.picture_of(named)
+        return None if own and os.path.exists(own) else named  # noqa: PTH110
+
+    def _likeness(self, picture: Path, name: str, own: str) -> int:
+        """Return how many parts at the end of two paths agree; 0 if these are two pictures.
+
+        All folders of the label file's name agree. If the picture that it was written for is still
+        there, the other one is a copy of it, in other folders.
+        """
+        path, other = PurePath(self.identity(picture)), PurePath(own)
+        parts = _common_end(path.with_suffix(""), other.with_suffix(""))
+        needed = len(PurePath(name).parts)
+        if parts < needed:
+            return 0
+        is_there = os.path.exists(own)  # noqa: PTH110
+        if is_there and (path.parent == other.parent or needed < 2):
+            return parts if _are_equal(picture, own) else 0
+        return parts + (path.suffix == other.suffix)
+
+    def _namesakes_in(self, folder: Path) -> Mapping[str, Sequence[str]]:
+        """Return the names of label files by the stems of their pictures."""
+        where = self._real(folder)
+        if where not in self._namesakes:
+            found: dict[str, list[str]] = {}
+            for name, own in self._pictures_in(folder).items():
+                found.setdefault(PurePath(own).stem, []).append(name)
+            self._namesakes[where] = found
+        return self._namesakes[where]
 
     def identity(self, picture: Path) -> str:
         """Return a picture as records name it."""
@@ -81,6 +113,13 @@ def written_labels(files: Iterable[Path]) -> list[Path]:
     """Return the label files that runs have written; they may have been corrected since."""
     written = WrittenLabels()
     return [file for file in files if written.picture_of(file) is not None]
+
+
+def _are_equal(picture: Path, other: str) -> bool:
+    try:
+        return filecmp.cmp(picture, other, shallow=False)
+    except OSError:
+        return False
 
 
 def _name_in(folder: Path, file: Path) -> str:

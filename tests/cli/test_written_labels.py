@@ -179,3 +179,32 @@ def test_a_broken_picture_that_a_run_tries_again_has_no_labels(here, detect):
     assert detect(*run, "--resume") == 0
     assert detect(*run, "--overwrite") == 2
     assert mine.read_text() == "0 .5 .5 1 1\n"
+
+
+@pytest.mark.parametrize("options", [("--save-txt", "lab"), ("--save-txt", "lab", "--flat")])
+@pytest.mark.parametrize("moves", [False, True])
+def test_labels_of_another_folder_count_for_no_picture_without_its_own(
+    here, detect, options, moves
+):
+    add(here, "pics/cam1/day1/a.jpg", "pics/cam1/day1/b.jpg", "pics/cam2/day1/a.jpg")
+    assert detect("pics", "--recursive", *options) == 0
+    shutil.copy("pics/cam2/day1/a.jpg", "pics/cam2/day1/b.jpg")
+    if moves and "--flat" not in options:
+        (here / "away").mkdir()
+        shutil.move("pics", "away/pics")
+        shutil.move("lab", "away/lab")
+    base = "away/" if (here / "away").exists() else ""
+    truth = dataset.read(
+        f"{base}pics/cam2/day1", ["cat"], labels=f"{base}lab", written=WrittenLabels()
+    )
+    told = [each for each in truth.remarks if "pictures at other places" in each]
+    assert (truth.unlabelled, told) == (1, [])
+
+
+def test_another_picture_of_the_same_path_has_its_labels_with_a_line(here, detect):
+    add(here, "pics/cam1/a.png", "pics/cam2/a.jpg")
+    assert detect("pics", "--recursive", "--save-txt", "lab") == 0
+    (here / "pics/cam2/a.jpg").unlink()
+    add(here, "pics/cam2/a.png")
+    files, remarks = read("pics/cam2", labels="lab")
+    assert (files, len(remarks)) == (["lab/cam2/a.txt"], 1)

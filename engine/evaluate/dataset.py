@@ -103,6 +103,7 @@ def read(
         remarks=(
             *_repeated(source, pictures),
             *_shared(source, pictures, found, written),
+            *_numbered(source, found, written),
             *_written_for_others(source, pictures, found, written),
             *(_with_others(source, pictures, found, written) if folder is None else ()),
         ),
@@ -137,6 +138,25 @@ def _shared(
         names = " and ".join(map(shown, sorted(owners[several[0]])[:2]))
         what = f"label files whose names fit several pictures: {len(several)}"
         yield f"{shown(source)}: {what}, such as {shown(several[0])} for {names}"
+
+
+def _numbered(source: str, found: Sequence[Path | None], written: Written) -> Iterator[str]:
+    """Yield a line about labels whose number, such as x-2.txt next to x.txt, no record explains.
+
+    Pictures of several folders may share the names, and this run sees one of them.
+    """
+    counted = {file for file in found if file is not None}
+    unclear = {
+        file: number
+        for file in counted
+        for number in (file.with_stem(f"{file.stem}-2"),)
+        if number not in counted and _is_file(number) and written.picture_of(file) is None
+    }
+    if unclear:
+        file = min(unclear)
+        what = f"label files that may be of pictures in other folders: {len(unclear)}"
+        next_to = f"{shown(str(file))} next to {shown(str(unclear[file]))}"
+        yield f"{shown(source)}: {what}, such as {next_to}. No record says which"
 
 
 def _written_for_others(

@@ -70,6 +70,18 @@ def test_a_copied_record_still_tells_by_the_ends_of_paths(here, detect):
     assert read("pics/day2", labels="run1/copy") == (["run1/copy/a-2.txt"], ())
 
 
+def test_numbers_that_no_record_explains_are_told_of(here, detect):
+    add(here, "pics/day1/a.jpg", "pics/day2/a.jpg")
+    assert detect("pics", "--recursive", "--flat", "--save-txt", "lab") == 0
+    assert read("pics/day1", labels="lab") == (["lab/a.txt"], ())
+    (here / "lab/.engine-outputs.jsonl").unlink()
+    (remark,) = read("pics/day2", labels="lab")[1]
+    assert remark == (
+        "pics/day2: label files that may be of pictures in other folders: 1, such as lab/a.txt"
+        " next to lab/a-2.txt. No record says which"
+    )
+
+
 def test_pictures_and_labels_may_become_a_data_set(here, detect):
     add(here, "pics/day1/a.jpg", "pics/day1/a.png")
     assert detect("pics", "--recursive", "--save-txt", "run1/lab") == 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set, Sized
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -119,6 +119,10 @@ def _repeated(source: str, pictures: Sequence[Path]) -> Iterator[str]:
         yield f"{shown(source)}: {what} {shown(names[0])}: each counts as often"
 
 
+def _remark(source: str, which: str, files: Sized, example: str) -> str:
+    return f"{shown(source)}: label files {which}: {len(files)}, such as {example}"
+
+
 def _shared(
     source: str, pictures: Sequence[Path], found: Sequence[Path | None], written: Written
 ) -> Iterator[str]:
@@ -136,8 +140,8 @@ def _shared(
     several = [file for file, own in owners.items() if len(own) > 1]
     if several:
         names = " and ".join(map(shown, sorted(owners[several[0]])[:2]))
-        what = f"label files whose names fit several pictures: {len(several)}"
-        yield f"{shown(source)}: {what}, such as {shown(several[0])} for {names}"
+        example = f"{shown(several[0])} for {names}"
+        yield _remark(source, "whose names fit several pictures", several, example)
 
 
 def _numbered(source: str, found: Sequence[Path | None], written: Written) -> Iterator[str]:
@@ -154,9 +158,8 @@ def _numbered(source: str, found: Sequence[Path | None], written: Written) -> It
     }
     if unclear:
         file = min(unclear)
-        what = f"label files that may be of pictures in other folders: {len(unclear)}"
-        next_to = f"{shown(str(file))} next to {shown(str(unclear[file]))}"
-        yield f"{shown(source)}: {what}, such as {next_to}. No record says which"
+        example = f"{shown(str(file))} next to {shown(str(unclear[file]))}. No record says which"
+        yield _remark(source, "that may be of pictures in other folders", unclear, example)
 
 
 def _written_for_others(
@@ -171,9 +174,8 @@ def _written_for_others(
     ]
     if others:
         picture, file, own = others[0]
-        what = f"label files that detect wrote for pictures at other places: {len(others)}"
-        which = f"{shown(str(file))} for {shown(str(picture))}, written for {shown(own)}"
-        yield f"{shown(source)}: {what}, such as {which}"
+        example = f"{shown(str(file))} for {shown(str(picture))}, written for {shown(own)}"
+        yield _remark(source, "that detect wrote for pictures at other places", others, example)
 
 
 def _with_others(

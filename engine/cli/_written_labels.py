@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import filecmp
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from itertools import takewhile
 from pathlib import Path, PurePath
 
 from engine.cli._output_files import real
@@ -21,92 +21,76 @@ class WrittenLabels:
 
     def __init__(self) -> None:
         self._real = lru_cache(maxsize=4096)(real)
-        self._pictures: dict[str, Mapping[str, str]] = {}  # by names, in each folder
-        self._names: dict[str, Mapping[str, str]] = {}  # by pictures
-        self._namesakes: dict[str, Mapping[str, Sequence[str]]] = {}
+        self._records: dict[str, _Record] = {}
 
-    def file_of(self, picture: Path, folders: Iterable[Path]) -> Path | None:
-        """Return the file that a run has written for a picture into one of the folders."""
+    def file_of(self, picture: Path, place: Path) -> Path | None:
+        """Return the file that a run has written for a picture, if its record is around a place."""
         identity = self.identity(picture)
-        for folder in folders:
-            name = self._names_in(folder).get(identity)
+        for folder in place.absolute().parents:
+            name = self._record(folder).names.get(identity)
             if name is not None and (file := folder / f"{name}.txt").is_file():
-                return file
+                return file if place.is_absolute() else Path(os.path.relpath(file))
         return None
 
     def picture_of(self, file: Path) -> str | None:
         """Return the picture that a run has written a label file for."""
-        for folder in file.parents:
-            if picture := self._pictures_in(folder).get(_name_in(folder, file)):
+        absolute = file.absolute().with_suffix("")
+        for folder in absolute.parents:
+            name = absolute.relative_to(folder).as_posix()
+            if picture := self._record(folder).pictures.get(name):
                 return picture
         return None
 
-    def likely_file_of(
-        self, picture: Path, folders: Iterable[Path], named: Path | None = None
-    ) -> Path | None:
-        """Return the file for a picture that has moved since, or whose record was copied.
+    def file_of_moved(self, picture: Path, folder: Path) -> Path | None:
+        """Return the file in a folder that a run has written for a picture before it moved.
 
-        Then the ends of paths tell: of the first record the one picture with most of them, and
-        with a folder in common, unless there is a file that is `named` like the picture.
+        That is the file for a picture of the same name, at best with the same ending, which has
+        the same content or is gone. If several fit, the name of the picture's folder must agree.
         """
-        for folder in dict.fromkeys(folders):
-            names = self._pictures_in(folder)
-            if not names:
-                continue
-            alike = {
-                name: self._likeness(picture, name, names[name])
-                for name in self._namesakes_in(folder).get(picture.stem, ())
-            }
-            most = max(alike.values(), default=0)
-            best = [folder / f"{name}.txt" for name, parts in alike.items() if parts == most]
-            if most >= (1 if named else 2) and len(best) == 1 and best[0].is_file():
-                return best[0]
-            break
-        own = None if named is None else self.picture_of(named)
-        return None if own and os.path.exists(own) else named  # noqa: PTH110
-
-    def _likeness(self, picture: Path, name: str, own: str) -> int:
-        """Return how many parts at the end of two paths agree; 0 if these are two pictures.
-
-        All folders of the label file's name agree. If the picture that it was written for is still
-        there, the other one is a copy of it, in other folders.
-        """
-        path, other = PurePath(self.identity(picture)), PurePath(own)
-        parts = _common_end(path.with_suffix(""), other.with_suffix(""))
-        needed = len(PurePath(name).parts)
-        if parts < needed:
-            return 0
-        is_there = os.path.exists(own)  # noqa: PTH110
-        if is_there and (path.parent == other.parent or needed < 2):
-            return parts if _are_equal(picture, own) else 0
-        return parts + (path.suffix == other.suffix)
-
-    def _namesakes_in(self, folder: Path) -> Mapping[str, Sequence[str]]:
-        """Return the names of label files by the stems of their pictures."""
-        where = self._real(folder)
-        if where not in self._namesakes:
-            found: dict[str, list[str]] = {}
-            for name, own in self._pictures_in(folder).items():
-                found.setdefault(PurePath(own).stem, []).append(name)
-            self._namesakes[where] = found
-        return self._namesakes[where]
+        namesakes = self._namesakes(folder, picture.stem)
+        same_ending = {file: own for file, own in namesakes.items() if own.suffix == picture.suffix}
+        fitting = same_ending or namesakes
+        gone = {file: own for file, own in fitting.items() if not os.path.exists(own)}  # noqa: PTH110
+        copied = {file: own for file, own in fitting.items() if _are_equal(picture, own)}
+        fitting = copied or gone
+        if len(fitting) > 1:
+            name = PurePath(self.identity(picture)).parent.name
+            fitting = {file: own for file, own in fitting.items() if own.parent.name == name}
+        return next(iter(fitting)) if len(fitting) == 1 else None
 
     def identity(self, picture: Path) -> str:
         """Return a picture as records name it."""
         return os.path.join(self._real(picture.parent), picture.name)  # noqa: PTH118
 
-    def _names_in(self, folder: Path) -> Mapping[str, str]:
-        pictures, where = self._pictures_in(folder), self._real(folder)
-        if where not in self._names:
-            self._names[where] = {picture: name for name, picture in pictures.items()}
-        return self._names[where]
+    def _namesakes(self, folder: Path, stem: str) -> Mapping[Path, PurePath]:
+        """Return the label files in a folder for pictures with a stem, and these pictures."""
+        found: dict[Path, PurePath] = {}
+        absolute = folder.absolute()
+        for outer in (absolute, *absolute.parents):
+            record = self._record(outer)
+            for name in record.by_stem.get((absolute.relative_to(outer), stem), ()):
+                file = folder / f"{PurePath(name).name}.txt"
+                if file.is_file():
+                    found.setdefault(file, PurePath(record.pictures[name]))
+        return found
 
-    def _pictures_in(self, folder: Path) -> Mapping[str, str]:
+    def _record(self, folder: Path) -> _Record:
         where = self._real(folder)
-        if where not in self._pictures:
+        if where not in self._records:
             owners_in(where)  # warns of a record that cannot be read
-            self._pictures[where] = labels_in(where)
-        return self._pictures[where]
+            self._records[where] = _Record(labels_in(where))
+        return self._records[where]
+
+
+class _Record:
+    """What the record in one folder says, by label files and by pictures."""
+
+    def __init__(self, pictures: Mapping[str, str]) -> None:
+        self.pictures = pictures
+        self.names = {picture: name for name, picture in pictures.items()}
+        self.by_stem: dict[tuple[PurePath, str], list[str]] = defaultdict(list)
+        for name, picture in pictures.items():
+            self.by_stem[PurePath(name).parent, PurePath(picture).stem].append(name)
 
 
 def written_labels(files: Iterable[Path]) -> list[Path]:
@@ -115,18 +99,8 @@ def written_labels(files: Iterable[Path]) -> list[Path]:
     return [file for file in files if written.picture_of(file) is not None]
 
 
-def _are_equal(picture: Path, other: str) -> bool:
+def _are_equal(picture: Path, other: PurePath) -> bool:
     try:
         return filecmp.cmp(picture, other, shallow=False)
     except OSError:
         return False
-
-
-def _name_in(folder: Path, file: Path) -> str:
-    return file.relative_to(folder).with_suffix("").as_posix()
-
-
-def _common_end(one: PurePath, other: PurePath) -> int:
-    """Return how many parts at the end of two paths are equal."""
-    pairs = zip(reversed(one.parts), reversed(other.parts), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

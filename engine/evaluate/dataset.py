@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set, Sized
+from collections.abc import Iterator, Sequence, Set, Sized
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -32,19 +32,14 @@ _ENDINGS = (".txt", ".xml")
 class Written(Protocol):
     """Records in folders of labels, which tell of the pictures that these were written for."""
 
-    def file_of(self, picture: Path, folders: Iterable[Path]) -> Path | None:
-        """Return the label file of a picture in one of the folders."""
+    def file_of(self, picture: Path, place: Path) -> Path | None:
+        """Return the label file of a picture, if the record is in a folder around a place."""
 
     def picture_of(self, file: Path) -> str | None:
         """Return the picture of a label file."""
 
-    def likely_file_of(
-        self, picture: Path, folders: Iterable[Path], named: Path | None = None
-    ) -> Path | None:
-        """Return the label file of a picture that has moved since, in one of some folders.
-
-        `named` has its name, but was written for another picture.
-        """
+    def file_of_moved(self, picture: Path, folder: Path) -> Path | None:
+        """Return the label file in a folder of a picture that was at another place before."""
 
     def identity(self, picture: Path) -> str:
         """Return a picture as picture_of() does."""
@@ -53,16 +48,14 @@ class Written(Protocol):
 class NoRecords:
     """Nothing is told."""
 
-    def file_of(self, picture: Path, folders: Iterable[Path]) -> Path | None:
+    def file_of(self, picture: Path, place: Path) -> Path | None:
         return None
 
     def picture_of(self, file: Path) -> str | None:
         return None
 
-    def likely_file_of(
-        self, picture: Path, folders: Iterable[Path], named: Path | None = None
-    ) -> Path | None:
-        return named
+    def file_of_moved(self, picture: Path, folder: Path) -> Path | None:
+        return None
 
     def identity(self, picture: Path) -> str:
         return str(picture)
@@ -90,8 +83,7 @@ def read(
     if not pictures:
         raise InputError(f"{shown(source)}: names no picture")
     problems: list[str] = []
-    choice = _Choice(written, pictures)
-    found = [choice.labels_of(each, folder) for each in pictures]
+    found = [_labels_of(each, folder, written) for each in pictures]
     entries = (
         Entry(image_id, str(picture), partial(_objects, file, tuple(names), problems))
         for image_id, picture, file in zip(_image_ids(pictures), pictures, found, strict=True)
@@ -105,6 +97,7 @@ def read(
             *_shared(source, pictures, found, written),
             *_numbered(source, found, written),
             *_written_for_others(source, pictures, found, written),
+            *_refused(source, pictures, found, folder, written),
             *(_with_others(source, pictures, found, written) if folder is None else ()),
         ),
     )
@@ -178,6 +171,27 @@ def _written_for_others(
         yield _remark(source, "that detect wrote for pictures at other places", others, example)
 
 
+def _refused(
+    source: str,
+    pictures: Sequence[Path],
+    found: Sequence[Path | None],
+    folder: Path | None,
+    written: Written,
+) -> Iterator[str]:
+    """Yield a line about label files that have the names of pictures and do not count."""
+    refused = [
+        (picture, place)
+        for picture, file in zip(pictures, found, strict=True)
+        if file is None
+        for place in filter(_is_file, _places(picture, folder))
+    ]
+    if refused:
+        picture, place = refused[0]
+        own = shown(written.picture_of(place) or "")
+        example = f"{shown(str(place))}, not for {shown(str(picture))}, but for {own}"
+        yield _remark(source, "left out, which detect wrote for other pictures", refused, example)
+
+
 def _with_others(
     source: str, pictures: Sequence[Path], found: Sequence[Path | None], written: Written
 ) -> Iterator[str]:
@@ -232,48 +246,34 @@ def find_labels(picture: Path) -> Path | None:
     return next(iter(all_labels(picture)), None)
 
 
-class _Choice:
-    """Chooses the label files of pictures by names and by what records tell."""
+def _labels_of(picture: Path, folder: Path | None, written: Written) -> Path | None:
+    """Return the label file of a picture, in a folder if one is given.
 
-    def __init__(self, written: Written, pictures: Sequence[Path]) -> None:
-        self._written = written
-        self._pictures = {written.identity(each) for each in pictures}
-
-    def labels_of(self, picture: Path, folder: Path | None) -> Path | None:
-        """Return the label file of a picture, in a folder if one is given."""
-        return self._found(picture) if folder is None else self._found_in(folder, picture)
-
-    def _found(self, picture: Path) -> Path | None:
-        """Return what is at the first place where a file is, or where a record tells of one."""
-        places = [*_candidates(picture), *_next_to_folder(picture)]
-        for place in places:
-            if file := self._written.file_of(picture, place.parents):
-                return file
-            if _is_file(place):
-                return self._named(picture, place)
-        folders = (folder for place in places for folder in place.parents)
-        return self._written.likely_file_of(picture, folders)
-
-    def _found_in(self, folder: Path, picture: Path) -> Path | None:
-        absolute, below = folder.absolute(), _with_inner_folders(folder, picture).absolute()
-        file = self._written.file_of(picture, (below, *below.parents))
-        if file is None or not file.is_relative_to(absolute):
-            places = (below / (picture.stem + each) for each in _ENDINGS)
-            if named := next(filter(_is_file, places), None):
-                file = self._named(picture, named)
-            else:
-                inside = (each for each in (below, *below.parents) if each.is_relative_to(absolute))
-                file = self._written.likely_file_of(picture, inside)
-        return None if file is None else folder / file.relative_to(absolute)
-
-    def _named(self, picture: Path, file: Path) -> Path | None:
-        """Return a file that has the name of a picture, unless it is that of another one."""
-        own = self._written.picture_of(file)
-        if own in (None, self._written.identity(picture)):
+    It is at the first place where a file is, or of which a record tells.
+    """
+    places = _places(picture, folder)
+    for place in places:
+        file = written.file_of(picture, place)
+        if file is not None and (folder is None or _is_in(folder, file)):
             return file
-        if own in self._pictures:
-            return None
-        return self._written.likely_file_of(picture, file.parents, named=file)
+        if _is_file(place):
+            if written.picture_of(place) in (None, written.identity(picture)):
+                return place
+            return written.file_of_moved(picture, place.parent)
+    folders = dict.fromkeys(place.parent for place in places)
+    return next(filter(None, (written.file_of_moved(picture, each) for each in folders)), None)
+
+
+def _is_in(folder: Path, file: Path) -> bool:
+    return file.absolute().is_relative_to(folder.absolute())
+
+
+def _places(picture: Path, folder: Path | None) -> list[Path]:
+    """Return where a label file with the name of a picture may be, the first choice first."""
+    if folder is None:
+        return [*_candidates(picture), *_next_to_folder(picture)]
+    below = _with_inner_folders(folder, picture)
+    return [below / (picture.stem + ending) for ending in _ENDINGS]
 
 
 def _with_inner_folders(folder: Path, picture: Path) -> Path:

@@ -58,7 +58,7 @@ def test_runs_over_a_part_and_over_all_in_turn(here, detect):
     assert read("pics/cam2", labels="lab")[0] == ["lab/a-2.txt"]
 
 
-def test_a_copied_record_still_tells_by_the_ends_of_paths(here, detect):
+def test_a_copied_record_still_tells_by_names_and_folders(here, detect):
     add(here, "pics/day1/a.jpg", "pics/day2/a.jpg")
     assert detect("pics", "--recursive", "--flat", "--save-txt", "run1/lab") == 0
     shutil.copytree("run1/lab", "corrected")
@@ -151,7 +151,10 @@ def test_labels_of_a_picture_are_those_of_no_other(here, detect):
     assert detect("pics", "--save-txt", "lab") == 0
     add(here, "pics/a.png")
     truth = dataset.read("pics", ["cat"], labels="lab", written=WrittenLabels())
-    assert (truth.unlabelled, truth.remarks) == (1, ())
+    (remark,) = truth.remarks
+    assert truth.unlabelled == 1
+    assert "label files left out, which detect wrote for other pictures: 1, such as" in remark
+    assert "lab/a.txt, not for pics/a.png, but for" in remark
 
 
 def test_labels_in_another_format_are_told_of_next_to_those_of_a_run(here, detect):
@@ -220,3 +223,29 @@ def test_another_picture_of_the_same_path_has_its_labels_with_a_line(here, detec
     add(here, "pics/cam2/a.png")
     files, remarks = read("pics/cam2", labels="lab")
     assert (files, len(remarks)) == (["lab/cam2/a.txt"], 1)
+
+
+def test_several_moved_pictures_of_one_name_have_no_labels_but_a_line(here, detect):
+    add(here, *(f"p/{cam}/day1/a.jpg" for cam in ("cam1", "cam2")))
+    assert detect("p", "--recursive", "--flat", "--save-txt", "lab") == 0
+    shutil.move("p", "away")
+    files, remarks = read("away/cam2/day1", labels="lab")
+    assert (files, len(remarks)) == ([], 1)
+    assert "left out" in remarks[0]
+
+
+def test_a_copy_of_a_picture_has_its_labels(here, detect):
+    add(here, "p/day1/a.jpg", "p/day2/a.jpg")
+    assert detect("p", "--recursive", "--flat", "--save-txt", "lab") == 0
+    (here / "chosen").mkdir()
+    shutil.copy("p/day2/a.jpg", "chosen/a.jpg")
+    assert read("chosen", labels="lab")[0] == ["lab/a-2.txt"]
+    add(here, "other/x.jpg", "other/y.jpg", "other/a.jpg")  # of another scene
+    assert read("other", labels="lab")[0] == []
+
+
+def test_a_record_above_the_current_folder_counts(here, detect, monkeypatch):
+    add(here, "p/day1/a.jpg", "p/day1/a.png")
+    assert detect("p", "--recursive", "--save-txt", "lab") == 0
+    monkeypatch.chdir("lab/day1")
+    assert read("../../p/day1", labels=".") == (["a.txt", "a-2.txt"], ())

@@ -2,9 +2,10 @@
 
 import pytest
 
-from engine.serve.access import Access
-from engine.serve.host import is_this_machine, name_of
 from tests.serve.running import load, serving
+
+from engine.serve.access import Access  # isort: skip - `running` skips this without the extra
+from engine.serve.host import is_this_machine, name_of  # isort: skip
 
 
 @pytest.fixture(scope="module")

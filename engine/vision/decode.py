@@ -27,6 +27,7 @@ _JPEG = b"\xff\xd8\xff"
 # libjpeg makes the rest of a picture grey at an end marker. Zeros complete a symbol or a segment
 # inside which some files break off.
 _ENDS = (b"\xff\xd9", bytes(64) + b"\xff\xd9")
+LENIENT_HINT = ". To read a JPEG that lacks its end: detect --lenient, load(lenient=True)"
 _RAISE_LIMIT = ", or raise the limit: detect --max-pixels, load(max_pixels=...)"
 
 _log = logging.getLogger("engine")
@@ -38,17 +39,20 @@ def decode(
     *,
     max_pixels: int,
     lenient: bool = False,
+    hint: str = "",
     admit: Admit | None = None,
 ) -> tuple[Image.Image, int]:
     """Return the first frame, loaded, and its EXIF orientation from 1 (upright) to 8.
 
     Pillow has already applied the orientation of a TIFF, but of no other format. With `lenient` a
-    JPEG may lack its end.
+    JPEG may lack its end; `hint` says where to ask for that.
     """
+    is_jpeg = content.startswith(_JPEG)
+    hint = hint if is_jpeg and not lenient else ""
     try:
-        return _decode(content, name, max_pixels=max_pixels, admit=admit)
+        return _decode(content, name, max_pixels=max_pixels, hint=hint, admit=admit)
     except ImageError:
-        if not (lenient and content.startswith(_JPEG)):
+        if not (lenient and is_jpeg):
             raise
         completed = _decode_completed(content, name, max_pixels=max_pixels, admit=admit)
         if completed is None:
@@ -67,19 +71,19 @@ def _decode_completed(
 
 
 def _decode(
-    content: bytes, name: str, *, max_pixels: int, admit: Admit | None
+    content: bytes, name: str, *, max_pixels: int, admit: Admit | None, hint: str = ""
 ) -> tuple[Image.Image, int]:
     image = open_image(content, name)
     check_size(*image.size, name, max_pixels=max_pixels)
     if admit is not None:
         admit(image)
     if not has_440_chroma(image):
-        return load(image, name, max_pixels=max_pixels)
+        return load(image, name, max_pixels=max_pixels, hint=hint)
     with _QUIET:
         try:
             return load_440(image), _orientation(image)
         except Exception as error:
-            raise decode_error(name, error) from error
+            raise decode_error(name, error, hint) from error
 
 
 def open_image(content: bytes, name: str) -> ImageFile:
@@ -99,7 +103,9 @@ def open_image(content: bytes, name: str) -> ImageFile:
             raise decode_error(name, error) from error
 
 
-def load(image: Image.Image, name: str, *, max_pixels: int) -> tuple[Image.Image, int]:
+def load(
+    image: Image.Image, name: str, *, max_pixels: int, hint: str = ""
+) -> tuple[Image.Image, int]:
     """Check the size of an opened image, decode it and return it with its EXIF orientation."""
     width, height = image.size
     check_size(width, height, name, max_pixels=max_pixels)
@@ -109,7 +115,7 @@ def load(image: Image.Image, name: str, *, max_pixels: int) -> tuple[Image.Image
             orientation = _orientation(image) if image.format == "TIFF" else None
             image.load()
         except Exception as error:
-            raise decode_error(name, error) from error
+            raise decode_error(name, error, hint) from error
         return image, orientation or _orientation(image)
 
 
@@ -125,9 +131,9 @@ def check_size(
         )
 
 
-def decode_error(name: str, error: Exception) -> ImageError:
+def decode_error(name: str, error: Exception, hint: str = "") -> ImageError:
     problem = f"it is incomplete, damaged or of a rare kind ({line_of(error)})"
-    return ImageError(f"{name}: picture: cannot be decoded: {problem}")
+    return ImageError(f"{name}: picture: cannot be decoded: {problem}{hint}")
 
 
 def _orientation(image: Image.Image) -> int:

@@ -19,7 +19,7 @@ from engine.files.naming import line_of, shown
 from engine.files.regular import open_without_waiting, read_at_once
 from engine.vision import damage as damages
 from engine.vision import picture_limits
-from engine.vision.decode import Admit, check_size, decode, decode_error, load
+from engine.vision.decode import LENIENT_HINT, Admit, check_size, decode, decode_error, load
 from engine.vision.orientation import as_stored, upright
 from engine.vision.pixels import from_array, from_image, with_channels
 
@@ -264,10 +264,16 @@ def read_encoded(
     orient: bool,
     max_pixels: int,
     lenient: bool,
+    hint: str = "",
     admit: Admit | None = None,
 ) -> Picture:
-    """Decode an encoded picture with the channels that it has, without a path."""
-    image, orientation = decode(content, name, max_pixels=max_pixels, lenient=lenient, admit=admit)
+    """Decode an encoded picture with the channels that it has, without a path.
+
+    `hint` ends the error for a damaged JPEG.
+    """
+    image, orientation = decode(
+        content, name, max_pixels=max_pixels, lenient=lenient, hint=hint, admit=admit
+    )
     found = damages.describe(content, image)
     if found:
         _log.warning("%s: %s", name, found)
@@ -275,7 +281,7 @@ def read_encoded(
 
 
 def _read_encoded_here(content: bytes, name: str, *, channels: int, **options: Any) -> Picture:
-    return read_encoded(content, name, **options)
+    return read_encoded(content, name, hint=LENIENT_HINT, **options)
 
 
 def _from_loaded(image: Image.Image, orientation: int, name: str, *, orient: bool) -> Picture:

@@ -65,13 +65,17 @@ def read_weights(source: Content, network: Graph, epsilon: float) -> tuple[Weigh
     layers = _read_weights(source, network)
     if epsilon == DARKNET_EPSILON:
         return layers
-    if not epsilon > 0:
-        raise InputError(f"epsilon: expected a positive number, got {epsilon}")
-    change = np.float32(epsilon - DARKNET_EPSILON)
+    change = np.float32(checked_epsilon(epsilon) - DARKNET_EPSILON)
     return tuple(
         {name: each + change if name == "variance" else each for name, each in layer.items()}
         for layer in layers
     )
+
+
+def checked_epsilon(epsilon: float) -> float:
+    if not epsilon > 0:
+        raise InputError(f"epsilon: expected a positive number, got {epsilon}")
+    return epsilon
 
 
 def _read_weights(source: Content, network: Graph) -> tuple[Weights, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
 from inspect import isfunction
@@ -20,14 +21,21 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
 
 
-def install(*, epsilon: float = files.DARKNET_EPSILON) -> ModuleType:
+@dataclass
+class _Settings:
+    """What networks get that name no epsilon of their own; a later install() may change it."""
+
+    epsilon: float = files.DARKNET_EPSILON
+
+
+def install(*, epsilon: float | None = None) -> ModuleType:
     """Let cv2.dnn of any OpenCV read darknet's files, and return cv2.
 
     readNet() and the models give other files and networks to OpenCV as before. Functions that need
     no network, such as blobFromImage(), stay OpenCV's; NMSBoxes() is replaced, so that scripts for
     OpenCV before 4.5.4 run, too. `epsilon` is what batch normalisation adds to the variance: 1e-6
-    gives OpenCV's numbers instead of darknet's. Errors can be caught as cv2.error. Calling this
-    again does nothing.
+    gives OpenCV's numbers instead of darknet's; networks that are read later use it. Errors can be
+    caught as cv2.error. Calling this again only changes an `epsilon` that is given.
     """
     try:
         cv2 = import_module("cv2")
@@ -36,7 +44,12 @@ def install(*, epsilon: float = files.DARKNET_EPSILON) -> ModuleType:
             "cv2: is not installed. Run: pip install opencv-python, or use this module without it"
         ) from None
     dnn = cv2.dnn
-    if getattr(dnn.readNet, _MARK, False):
+    settings = getattr(dnn.readNet, _MARK, None)
+    is_installed = settings is not None
+    settings = settings or _Settings()
+    if epsilon is not None:
+        settings.epsilon = files.checked_epsilon(epsilon)
+    if is_installed:
         return cv2
     translated = _translating(cv2.error)
     for name in ("NMSBoxes", "NMSBoxesBatched"):
@@ -47,11 +60,16 @@ def install(*, epsilon: float = files.DARKNET_EPSILON) -> ModuleType:
     net_class = _subclass(Net, translated)
 
     @wraps(readNetFromDarknet)
-    def read_darknet(cfgFile: Any, darknetModel: Any = "") -> Net:
-        return net_class.of_darknet(cfgFile, darknetModel, epsilon=epsilon)
+    def read_darknet(cfgFile: Any, darknetModel: Any = "", *, epsilon: float | None = None) -> Net:
+        chosen = settings.epsilon if epsilon is None else epsilon
+        return net_class.of_darknet(cfgFile, darknetModel, epsilon=chosen)
 
-    def read(model: Any, config: Any = "", framework: Any = "") -> Net:
-        return net_class.of_files(model, config, framework, epsilon=epsilon)
+    @wraps(readNet)
+    def read(
+        model: Any, config: Any = "", framework: Any = "", *, epsilon: float | None = None
+    ) -> Net:
+        chosen = settings.epsilon if epsilon is None else epsilon
+        return net_class.of_files(model, config, framework, epsilon=chosen)
 
     dnn.Net = _net_class(getattr(dnn, "Net", None))
     cv2.dnn_Net = dnn.Net  # type: ignore[attr-defined]
@@ -62,6 +80,7 @@ def install(*, epsilon: float = files.DARKNET_EPSILON) -> ModuleType:
         setattr(cv2, f"dnn_{name}", made)
     dnn.readNetFromDarknet = translated(read_darknet)
     dnn.readNet = translated(_read_any(dnn.readNet, read))
+    setattr(dnn.readNet, _MARK, settings)
     return cv2
 
 
@@ -87,7 +106,9 @@ def _translating(error: type[Exception]) -> Callable[[_Function], _Function]:
 def _as_of_opencv(caught: Exception, error: type[Exception], function: str) -> Exception:
     """Return an error that is of OpenCV's class, too, with the attributes of that class."""
     kind = type(caught)
-    text = str(caught) if isinstance(caught, EngineError) else f"{function}: {caught}"
+    text = str(caught)
+    if not isinstance(caught, EngineError) and f"{function}()" not in text:
+        text = f"{function}: {text}"
     made: Any = type(kind.__name__, (kind, error), {})(text)
     if isinstance(caught, (InputError, TypeError)):
         made.code = _BAD_ARGUMENT
@@ -111,16 +132,14 @@ def _subclass(ours: _Class, translated: Callable[[Any], Any], **members: Any) ->
 def _read_any(original: Any, read_darknet: Callable[..., Net]) -> Any:
     """Return a readNet() that gives all files but darknet's to OpenCV."""
 
-    def read(model: Any, config: Any = "", framework: Any = "") -> Any:
+    @wraps(read_darknet)
+    def read(model: Any, config: Any = "", framework: Any = "", *more: Any, **named: Any) -> Any:
         is_buffers = isinstance(model, str) and files.is_buffer(config)
         chosen = model if is_buffers else framework
         if files.is_darknet(model, config, framework=chosen):
-            return read_darknet(model, config, framework)
-        return original(model, config, framework)
+            return read_darknet(model, config, framework, *more, **named)
+        return original(model, config, framework, *more, **named)
 
-    read.__name__ = "readNet"
-    read.__doc__ = readNet.__doc__
-    setattr(read, _MARK, True)
     return read
 
 

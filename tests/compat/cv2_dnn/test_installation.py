@@ -13,6 +13,8 @@ from tests import needs
 from tests.compat.cv2_dnn import networks
 from tests.compat.cv2_dnn.cases import small_model
 
+OPENCV_EPSILON = 1e-6
+
 
 class TheirNet:
     @staticmethod
@@ -30,7 +32,7 @@ def cv2(monkeypatch):
     """Return a module with the names of OpenCV 5 that matter here."""
     module, dnn = ModuleType("cv2"), ModuleType("cv2.dnn")
     module.error = type("error", (Exception,), {})
-    dnn.readNet = lambda *args: ("theirs", *args)
+    dnn.readNet = lambda *args, **named: ("theirs", *args, *named.items())
     dnn.NMSBoxes = dnn.blobFromImage = print
     dnn.DetectionModel = dnn.ClassificationModel = Theirs
     dnn.DNN_TARGET_CPU = 77
@@ -53,6 +55,7 @@ def test_it_reads_darknet_and_leaves_the_rest(cv2, tmp_path):
         assert isinstance(net, cv2_dnn.Net)
     assert cv2.dnn.readNet("net.onnx") == ("theirs", "net.onnx", "", "")
     assert cv2.dnn.readNet("net.pb", "net.pbtxt") == ("theirs", "net.pb", "net.pbtxt", "")
+    assert cv2.dnn.readNet("net.onnx", engine=1)[-1] == ("engine", 1)  # an argument of OpenCV 5
     assert cv2.dnn.blobFromImage is print
     assert cv2.dnn.NMSBoxes.__wrapped__ is cv2_dnn.NMSBoxes
     assert cv2.dnn.DNN_TARGET_CPU == 77
@@ -86,6 +89,41 @@ def test_opencvs_epsilon_reaches_networks_and_models(cv2, tmp_path):
         np.testing.assert_array_equal(net.forward(), expected.forward())
     with pytest.raises(InputError, match="epsilon: expected a positive number, got 0"):
         cv2_dnn.readNet(cfg, weights, epsilon=0)
+
+
+def test_a_second_install_changes_the_epsilon_of_networks_read_later(cv2, tmp_path):
+    files = list(map(str, small_model(tmp_path, "normalised detector")))
+
+    def output(net):
+        net.setInput(networks.small_blob("normalised detector"))
+        return net.forward().tolist()
+
+    darknets, opencvs = (
+        output(cv2_dnn.readNet(*files, epsilon=each)) for each in (1e-5, OPENCV_EPSILON)
+    )
+    assert darknets != opencvs
+    cv2_dnn.install()
+    before = cv2.dnn.readNet(*files)
+    for read in (cv2.dnn.readNet, cv2.dnn.readNetFromDarknet):
+        assert output(read(*files, epsilon=OPENCV_EPSILON)) == opencvs
+    cv2_dnn.install(epsilon=OPENCV_EPSILON)
+    cv2_dnn.install()  # of a library, say
+    assert output(before) == darknets
+    assert output(cv2.dnn.readNetFromDarknet(*files)) == opencvs
+    assert output(cv2.dnn.DetectionModel(*files).net) == opencvs
+    assert output(cv2.dnn.readNet(*files, epsilon=1e-5)) == darknets
+    with pytest.raises(InputError, match="epsilon: expected a positive number, got -1"):
+        cv2_dnn.install(epsilon=-1)
+
+
+def test_an_error_names_its_function_once(cv2):
+    cv2_dnn.install()
+    for read, name in (
+        (cv2.dnn.readNetFromDarknet, "readNetFromDarknet"),
+        (cv2.dnn.readNet, "readNet"),
+    ):
+        with pytest.raises(cv2.error, match=rf"^{name}\(\) got an unexpected keyword .*'eps'"):
+            read("my.cfg", "my.weights", eps=1)
 
 
 def test_errors_are_those_of_opencv(cv2, tmp_path):

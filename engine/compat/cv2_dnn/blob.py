@@ -19,6 +19,7 @@ Scalar: TypeAlias = (
 Size: TypeAlias = "tuple[int, int] | Sequence[int] | None"
 
 _CHANNELS = (1, 3, 4)
+_KINDS = (np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32, np.float64)
 
 
 def blobFromImage(
@@ -45,8 +46,9 @@ def blobFromImages(
 ) -> Array:
     """Return (pictures, channels, height, width), resized as OpenCV does.
 
-    Unlike darknet, OpenCV scales bytes to bytes, and it does not letterbox. `mean` is in the order
-    of the result's channels.
+    Unlike darknet, OpenCV scales bytes to bytes, and it does not letterbox. Values of 16 bits stay
+    what they are, up to 65535. `mean` is in the order of the result's channels. A grey picture has
+    nothing to swap.
     """
     if ddepth not in (CV_32F, CV_8U):
         raise InputError(f"ddepth: expected CV_32F or CV_8U, got {ddepth}")
@@ -57,17 +59,19 @@ def blobFromImages(
     placed = [_placed(each, target, crop=crop) for each in pictures]
     if len({each.shape for each in placed}) > 1:
         raise InputError("images: expected pictures with the same number of channels")
+    if len({each.dtype for each in placed}) > 1:
+        raise InputError("images: expected pictures of the same type")
     blob = np.stack(placed).transpose(0, 3, 1, 2)
     channels = blob.shape[1]
-    if swapRB:
-        if channels < 3:
-            raise InputError(f"swapRB: expected 3 or 4 channels, got {channels}")
+    if swapRB and channels > 1:
         blob = blob[:, [2, 1, 0, *range(3, channels)]]
     means, factors = scalar(mean, channels), scalar(scalefactor, channels, spread=True)
     if ddepth == CV_8U:
         if means.any() or (factors != 1).any():
             raise InputError("ddepth: CV_8U allows neither mean nor scalefactor")
-        return np.ascontiguousarray(blob, np.uint8)
+        if blob.dtype != np.uint8:
+            blob = blob.astype(np.int32)  # C drops fractions, then all bits but eight
+        return np.ascontiguousarray(blob.astype(np.uint8))
     made = np.ascontiguousarray(blob, np.float32)
     if means.any():
         made -= means[:, None, None]
@@ -102,11 +106,13 @@ def _pixels(image: Any) -> Array:
         raise InputError(
             f"image: expected (height, width) or (height, width, 1, 3 or 4), got {pixels.shape}"
         )
-    if pixels.dtype == np.uint8:
-        return pixels
-    if pixels.dtype.kind != "f":
-        raise InputError(f"image: expected uint8 or float32, got {pixels.dtype}")
-    return pixels.astype(np.float32, copy=False)
+    if pixels.dtype in (np.int64, np.uint64):
+        pixels = pixels.astype(np.int32)
+    if pixels.dtype not in _KINDS:
+        raise InputError(
+            f"image: expected uint8, uint16, int16, float32 or float64, got {pixels.dtype}"
+        )
+    return pixels
 
 
 def sides_of(size: Any) -> tuple[int, int] | None:

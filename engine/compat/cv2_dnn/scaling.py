@@ -9,18 +9,24 @@ from __future__ import annotations
 import numpy as np
 
 from engine.arrays import Array
+from engine.errors import InputError
 
 _ONE = 2048  # the factor 1 in OpenCV's fixed-point numbers
 
+_KINDS = (np.uint8, np.uint16, np.int16, np.float32, np.float64)
+
 
 def resize(pixels: Array, size: tuple[int, int], factor: float | None = None) -> Array:
-    """Return `pixels` (height, width, channels), uint8 or float32, in the size (width, height).
+    """Return `pixels` (height, width, channels) in the size (width, height), of the same type.
 
     `factor` is the exact scale, if it is not the ratio of the sizes.
     """
     height, width = pixels.shape[:2]
     if size == (width, height):
         return pixels
+    if pixels.dtype not in _KINDS:
+        kinds = "uint8, uint16, int16, float32 or float64"
+        raise InputError(f"image: to be resized: expected {kinds}, got {pixels.dtype}")
     if factor is None and (width, height) == (2 * size[0], 2 * size[1]):
         return _halved(pixels)
     left, right, along = _taps(width, size[0], factor, drops_shares=True)
@@ -32,7 +38,8 @@ def resize(pixels: Array, size: tuple[int, int], factor: float | None = None) ->
         each[:, left] * (1 - along)[:, None] + each[:, right] * along[:, None] for each in rows
     )
     weight = down[:, None, None]
-    return np.asarray(upper * (1 - weight) + lower * weight, np.float32)
+    made = upper * (1 - weight) + lower * weight
+    return np.asarray(np.rint(made) if pixels.dtype.kind in "iu" else made, pixels.dtype)
 
 
 def _taps(
@@ -73,6 +80,6 @@ def _fixed(shares: Array) -> Array:
 def _halved(pixels: Array) -> Array:
     height, width, channels = pixels.shape
     quads = pixels.reshape(height // 2, 2, width // 2, 2, channels)
-    if pixels.dtype == np.uint8:
-        return np.asarray(quads.sum(axis=(1, 3), dtype=np.int32) + 2 >> 2, np.uint8)
-    return np.asarray(quads.sum(axis=(1, 3), dtype=np.float32) * np.float32(0.25))
+    if pixels.dtype.kind in "iu":
+        return np.asarray(quads.sum(axis=(1, 3), dtype=np.int32) + 2 >> 2, pixels.dtype)
+    return np.asarray(quads.sum(axis=(1, 3)) * pixels.dtype.type(0.25))

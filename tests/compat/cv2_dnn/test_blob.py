@@ -68,19 +68,53 @@ def test_floats_are_scaled_as_floats():
     assert 0 < np.abs(exact - rounded).max() <= 1
 
 
+def test_a_grey_picture_has_nothing_to_swap():
+    image = networks.noise(5, 7, 1)
+    blob = cv2_dnn.blobFromImage(image[:, :, 0], 2.0, mean=(1, 2, 3), swapRB=True)
+    np.testing.assert_array_equal(blob[0, 0], (image[:, :, 0].astype(np.float32) - 1) * 2)
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.int16, np.float64])
+def test_other_types_are_resized_without_a_scale(kind):
+    image = (networks.noise(6, 8).astype(kind) * 100)[:, ::2]
+    blob = cv2_dnn.blobFromImage(image, size=(4, 6))
+    assert blob.dtype == np.float32
+    np.testing.assert_array_equal(blob[0], image.transpose(2, 0, 1))
+    halved = cv2_dnn.blobFromImage(image, size=(2, 3))
+    quads = image.reshape(3, 2, 2, 2, 3).astype(int).sum(axis=(1, 3))
+    np.testing.assert_array_equal(halved[0].transpose(1, 2, 0), quads / 4)
+    middle = cv2_dnn.blobFromImage(image[:, :2], size=(3, 6))[0, :, :, 1]
+    np.testing.assert_array_equal(middle, image[:, :2].transpose(2, 0, 1).mean(axis=2))
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint64])
+def test_types_that_opencv_does_not_resize(kind):
+    image = (networks.noise(6, 8) // 2).astype(kind)
+    np.testing.assert_array_equal(cv2_dnn.blobFromImage(image)[0], image.transpose(2, 0, 1))
+    with pytest.raises(InputError, match="to be resized: expected uint8, uint16, int16"):
+        cv2_dnn.blobFromImage(image, size=(4, 4))
+
+
+def test_bytes_of_other_types_are_the_lowest_eight_bits():
+    image = np.array([[[-1, 300, 7], [256, 255, 1000]]], np.int16)
+    blob = cv2_dnn.blobFromImage(image, ddepth=CV_8U)
+    assert blob[0, :, 0].T.tolist() == [[255, 44, 7], [0, 255, 232]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"image": None}, "Could imread"),
         ({"image": np.zeros((2, 2, 2), np.uint8)}, "1, 3 or 4"),
         ({"image": np.zeros((0, 2, 3), np.uint8)}, "1, 3 or 4"),
-        ({"image": np.zeros((2, 2, 3), np.int64)}, "uint8 or float32"),
+        ({"image": np.zeros((2, 2, 3), np.uint32)}, "uint8, uint16, int16, .* got uint32"),
+        ({"image": np.zeros((2, 2, 3), np.float16)}, "float32 or float64, got float16"),
+        ({"image": np.zeros((2, 2, 3), bool)}, "uint8, uint16, int16, .* got bool"),
         ({"image": networks.noise(2, 2), "size": (4,)}, "width and height"),
         ({"image": networks.noise(2, 2), "size": (4, -1)}, "width and height"),
         ({"image": networks.noise(2, 2), "size": 32}, r"such as \(416, 416\), got 32"),
         ({"image": networks.noise(2, 2), "mean": "red"}, "numbers"),
         ({"image": networks.noise(2, 2), "mean": (1, 2, 3, 4, 5)}, "up to four"),
-        ({"image": networks.noise(2, 2, 1), "swapRB": True}, "3 or 4 channels"),
         ({"image": networks.noise(2, 2), "ddepth": 3}, "ddepth"),
         ({"image": networks.noise(2, 2), "ddepth": CV_8U, "mean": 3}, "ddepth"),
     ],
@@ -90,8 +124,10 @@ def test_wrong_arguments(arguments, message):
         cv2_dnn.blobFromImage(**arguments)
 
 
-def test_pictures_with_different_channels_are_refused():
+def test_pictures_of_different_kinds_are_refused():
     with pytest.raises(InputError, match="same number of channels"):
         cv2_dnn.blobFromImages([networks.noise(2, 2), networks.noise(2, 2, 1)])
+    with pytest.raises(InputError, match="of the same type"):
+        cv2_dnn.blobFromImages([networks.noise(2, 2), networks.noise(2, 2).astype(np.uint16)])
     with pytest.raises(InputError, match="at least one"):
         cv2_dnn.blobFromImages([])

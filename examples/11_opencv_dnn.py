@@ -12,6 +12,5 @@ model = dnn.DetectionModel("weights/codes.weights", "cfg/codes.cfg")
 model.setInputParams(size=(416, 416), scale=1 / 255, swapRB=True)
 names = Path("cfg/codes.names").read_text().splitlines()
 classes, scores, boxes = model.detect(frame, 0.5, 0.4)
-rows: list[list[int]] = boxes.tolist()
-for number, score, box in zip(classes, scores, rows, strict=True):
-    print(names[int(number)], f"{score:.3f}", box)
+for number, score, box in zip(classes, scores, boxes, strict=True):
+    print(names[int(number)], f"{score:.3f}", box.tolist())

@@ -12,8 +12,8 @@ from engine.arrays import Array
 from engine.compat.cv2_dnn.blob import Scalar, Size, blobFromImage, sides_of
 from engine.compat.cv2_dnn.files import Content
 from engine.compat.cv2_dnn.net import Net, readNet
-from engine.compat.cv2_dnn.old_and_new import Items
-from engine.compat.cv2_dnn.suppression import NMSBoxes
+from engine.compat.cv2_dnn.old_and_new import Found, Items
+from engine.compat.cv2_dnn.suppression import kept_boxes
 from engine.errors import InputError
 
 _Self = TypeVar("_Self", bound="Model")
@@ -24,8 +24,17 @@ class Model:
 
     _read: Callable[..., Net] = staticmethod(readNet)
 
-    def __init__(self, model: Net | Content, config: Content = "") -> None:
-        self.net = model if isinstance(model, Net) else self._read(model, config)
+    def __init__(
+        self,
+        model: Net | Content | None = None,
+        config: Content = "",
+        *,
+        network: Net | None = None,
+    ) -> None:
+        if (model is None) == (network is None):
+            raise TypeError(f"{type(self).__name__}(): expected model or network")
+        given = network if model is None else model
+        self.net = given if isinstance(given, Net) else self._read(given, config)
         self._scale: float | Sequence[float] = 1.0
         self._size: tuple[int, int] | None = None  # None means that of the .cfg
         self._mean: Scalar = None
@@ -93,9 +102,7 @@ class Model:
 class DetectionModel(Model):
     """A detector: detect() returns class numbers, scores and boxes."""
 
-    def __init__(self, model: Net | Content, config: Content = "") -> None:
-        super().__init__(model, config)
-        self._across_classes = False
+    _across_classes = False
 
     def setNmsAcrossClasses(self, value: bool) -> DetectionModel:
         self._across_classes = bool(value)
@@ -106,11 +113,12 @@ class DetectionModel(Model):
 
     def detect(
         self, frame: Array, confThreshold: float = 0.5, nmsThreshold: float = 0.0
-    ) -> tuple[Items, Items, NDArray[np.int32]]:
+    ) -> tuple[Found, Found, NDArray[np.int32] | tuple[Array, ...]]:
         """Return classes, scores and boxes (left, top, width, height) in whole pixels.
 
-        Each row gives its best class. Boxes are cut at the edges of the picture. There is no NMS
-        with a threshold of 0; otherwise boxes are sorted by class, then by falling score.
+        These are three empty tuples if nothing is found, as in OpenCV. Each row gives its best
+        class. Boxes are cut at the edges of the picture. There is no NMS with a threshold of 0;
+        otherwise boxes are sorted by class, then by falling score.
         """
         outputs = self.predict(frame)
         if any(each.ndim != 2 or each.shape[1] < 6 for each in outputs):
@@ -125,26 +133,26 @@ class DetectionModel(Model):
         if nmsThreshold:
             kept = self._kept(boxes, scores, classes, confThreshold, nmsThreshold)
             classes, scores, boxes = classes[kept], scores[kept], boxes[kept]
+        if not len(boxes):
+            return (), (), ()
         return Items.of(classes, np.int32), Items.of(scores, np.float32), boxes
 
     def _kept(
         self, boxes: Array, scores: Array, classes: Array, least: float, overlap: float
     ) -> Array:
         if self._across_classes:
-            return np.asarray(NMSBoxes(boxes, scores, least, overlap), np.int64)
+            return kept_boxes(boxes, scores, least, overlap)
         kept = [np.empty(0, np.int64)]
         for number in np.unique(classes):
             rows = np.flatnonzero(classes == number)
-            kept.append(rows[np.asarray(NMSBoxes(boxes[rows], scores[rows], least, overlap))])
+            kept.append(rows[kept_boxes(boxes[rows], scores[rows], least, overlap)])
         return np.concatenate(kept)
 
 
 class ClassificationModel(Model):
     """A classifier: classify() returns the best class and its score."""
 
-    def __init__(self, model: Net | Content, config: Content = "") -> None:
-        super().__init__(model, config)
-        self._softmax = False
+    _softmax = False
 
     def setEnableSoftmaxPostProcessing(self, enable: bool) -> ClassificationModel:
         self._softmax = bool(enable)

@@ -152,7 +152,7 @@ class Net:
     def getLayer(self, layer: int | str) -> Layer:
         number = self.getLayerId(layer) if isinstance(layer, str) else int(layer)
         if number == 0:
-            return Layer("_input", _INPUT_TYPE)
+            return Layer("_input", "")  # getLayerTypes() has the type, in OpenCV, too
         if not 0 < number <= len(self._layers):
             raise InputError(f"layer: expected 0 to {len(self._layers)} or a name, got {layer!r}")
         found = self._layers[number - 1]

@@ -2,13 +2,14 @@
 
 Up to OpenCV 4.5.3 getUnconnectedOutLayers(), NMSBoxes() and detect() return columns, so scripts of
 that time read `i[0]`; later ones return flat arrays, and scripts read `i`. Items of these arrays
-are numbers that can be indexed, so that both kinds of scripts run.
+are numbers that can be indexed, so that both kinds of scripts run. Nothing found is an empty tuple
+in every OpenCV.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -54,3 +55,11 @@ class Items(np.ndarray[Any, Any]):
 
     def _item(self, value: Any) -> IntItem | FloatItem:
         return IntItem(value) if self.dtype.kind == "i" else FloatItem(value)
+
+
+Found: TypeAlias = "Items | tuple[()]"
+
+
+def found(values: Array, kind: type[np.generic]) -> Found:
+    """Return what a function has found, as OpenCV does."""
+    return Items.of(values, kind) if len(values) else ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.arrays import Array
-from engine.compat.cv2_dnn.suppression import NMSBoxes
+from engine.compat.cv2_dnn.suppression import kept_boxes
 from engine.darknet.anchors import select_anchors
 from engine.darknet.graph import Node
 from engine.darknet.layers.region import Region
@@ -83,7 +83,7 @@ def _suppress(rows: Array, threshold: float, nms: float) -> None:
     boxes[:, :2] -= boxes[:, 2:] / 2
     for number in np.flatnonzero((rows[:, 5:] > threshold).any(axis=0)).tolist():
         scores = rows[:, 5 + number]
-        kept = np.asarray(NMSBoxes(boxes, scores, threshold, nms))
+        kept = kept_boxes(boxes, scores, threshold, nms)
         best = scores[kept]
         scores[:] = 0
         scores[kept] = best

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.arrays import Array
-from engine.compat.cv2_dnn.old_and_new import Items
+from engine.compat.cv2_dnn.old_and_new import Found, found
 from engine.errors import InputError
 
 _BLOCK = 64
@@ -22,11 +22,10 @@ def NMSBoxes(
     nms_threshold: float,
     eta: float = 1.0,
     top_k: int = 0,
-) -> Items:
+) -> Found:
     """Return the indices of the boxes (left, top, width, height) to keep, best score first."""
-    _check_limits(score_threshold, nms_threshold, eta)
-    boxes, numbers = _checked(bboxes, scores)
-    return Items.of(_kept(boxes, numbers, score_threshold, nms_threshold, eta, top_k), np.int32)
+    kept = kept_boxes(bboxes, scores, score_threshold, nms_threshold, eta, top_k)
+    return found(kept, np.int32)
 
 
 def NMSBoxesBatched(
@@ -37,7 +36,7 @@ def NMSBoxesBatched(
     nms_threshold: float,
     eta: float = 1.0,
     top_k: int = 0,
-) -> Items:
+) -> Found:
     """Do the same as NMSBoxes(), but only boxes of one class suppress each other."""
     _check_limits(score_threshold, nms_threshold, eta)
     boxes, numbers = _checked(bboxes, scores)
@@ -47,7 +46,21 @@ def NMSBoxesBatched(
     # As in OpenCV, boxes of different classes are moved apart until they cannot overlap.
     apart = (boxes[:, :2] + boxes[:, 2:]).max(initial=0) + 1
     moved = boxes + np.outer(classes * apart, (1, 1, 0, 0))
-    return Items.of(_kept(moved, numbers, score_threshold, nms_threshold, eta, top_k), np.int32)
+    return found(_kept(moved, numbers, score_threshold, nms_threshold, eta, top_k), np.int32)
+
+
+def kept_boxes(
+    bboxes: Any,
+    scores: Any,
+    score_threshold: float,
+    nms_threshold: float,
+    eta: float = 1.0,
+    top_k: int = 0,
+) -> Array:
+    """Return the indices of NMSBoxes() as an array, which may be empty."""
+    _check_limits(score_threshold, nms_threshold, eta)
+    boxes, numbers = _checked(bboxes, scores)
+    return _kept(boxes, numbers, score_threshold, nms_threshold, eta, top_k)
 
 
 def _check_limits(score_threshold: float, nms_threshold: float, eta: float) -> None:

@@ -26,6 +26,25 @@ def test_it_reads_files_or_takes_a_net(files):
             np.testing.assert_array_equal(got, wanted)
 
 
+def test_a_net_by_keyword(files):
+    net = cv2_dnn.readNet(*files)
+    for kind in (cv2_dnn.DetectionModel, cv2_dnn.ClassificationModel):
+        assert kind(network=net).net is net
+        assert kind(model=net).net is net
+        for given in ({}, {"model": files[0], "network": net}):
+            with pytest.raises(TypeError, match=f"^{kind.__name__}.*: expected model or network"):
+                kind(**given)
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.int16, np.float32, np.float64])
+def test_pictures_of_other_types(files, kind):
+    model = cv2_dnn.DetectionModel(*files).setInputParams(1 / 255)
+    image = networks.noise(64, 96)  # the size of the network
+    expected = model.detect(image, 0.1, 0.4)
+    for got, wanted in zip(model.detect(image.astype(kind), 0.1, 0.4), expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
 def test_boxes_lie_inside_the_picture(files):
     model = cv2_dnn.DetectionModel(*files).setInputParams(1 / 255, (64, 64), swapRB=True)
     classes, scores, boxes = model.detect(IMAGE, 0.05)
@@ -48,10 +67,10 @@ def test_nms_within_or_across_classes(files):
 
 def test_nothing_found(files):
     model = cv2_dnn.DetectionModel(*files).setInputParams(1 / 255)
-    classes, scores, boxes = model.detect(IMAGE, 0.9999, 0.4)
-    assert len(classes) == len(scores) == 0
-    assert boxes.shape == (0, 4)
-    assert list(zip(classes, scores, boxes, strict=True)) == []
+    for overlap in (0, 0.4):
+        for across in (False, True):
+            found = model.setNmsAcrossClasses(across).detect(IMAGE, 0.9999, overlap)
+            assert found == ((), (), ())
 
 
 def test_a_crop_and_setters(files):

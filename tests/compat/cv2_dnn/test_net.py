@@ -190,6 +190,7 @@ def test_layer_ids(detector):
     assert detector.getLayerId("nothing") == -1
     assert detector.getLayer(1).name == names[0]
     assert detector.getLayer(0).outputNameToIndex("im_info") == -1
+    assert detector.getLayer(0) == detector.getLayer("_input") == ("_input", "")
     with pytest.raises(InputError, match="layer: expected"):
         detector.getLayer(99)
 

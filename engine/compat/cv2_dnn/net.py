@@ -6,8 +6,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import index
 from time import perf_counter_ns
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -20,6 +21,14 @@ from engine.compat.cv2_dnn.files import DARKNET_EPSILON, Content
 from engine.compat.cv2_dnn.layers import CvLayer, layers_of, unconnected
 from engine.compat.cv2_dnn.old_and_new import Items
 from engine.compat.cv2_dnn.rows import rows_of
+from engine.compat.cv2_dnn.shapes import (
+    KEEP_SHAPE,
+    Shapes,
+    as_arrays,
+    of_input,
+    operations_of,
+    shapes_of,
+)
 from engine.concurrency import fork_safety
 from engine.darknet.cfg import Section
 from engine.darknet.graph import Graph
@@ -38,7 +47,6 @@ _log = logging.getLogger("engine")
 _INPUT = "data"  # OpenCV's name for the input of a darknet network
 _INPUT_TYPE = "__NetInputLayer__"
 _MAX_PROGRAMS = 4  # compiled for a size, a batch and a set of outputs
-_VECTORS = ("softmax", "dropout", "cost")  # keep the shape of what they read
 
 _DEVICES = {
     constants.DNN_TARGET_CUDA: ("cuda:0", "float32"),
@@ -94,6 +102,7 @@ class Net:
         self._target = constants.DNN_TARGET_CPU
         self._device: Device | None = None
         self._programs: OrderedDict[object, _Compiled] = OrderedDict()
+        self._input_name = _INPUT
         self._blob: Array | None = None
         self._ticks = 0
         self._latest: object = None  # the program of the last forward()
@@ -174,6 +183,46 @@ class Net:
     def getUnconnectedOutLayersNames(self) -> tuple[str, ...]:
         return tuple(self._layers[number - 1].name for number in self.getUnconnectedOutLayers())
 
+    def getLayersShapes(
+        self, netInputShapes: Any = None, *, netInputShape: Any = None
+    ) -> tuple[Array, Shapes, Shapes]:
+        """Return numbers, input shapes and output shapes of all layers for an input's shape."""
+        given = netInputShape if netInputShapes is None else netInputShapes
+        graph, count = self._for_shape(given)
+        source = ((count, *graph.net.shape.sides),)
+        layers = list(shapes_of(graph, self._layers, count))
+        inputs = as_arrays([source, *(each.inputs for each in layers)])
+        outputs = as_arrays([source, *((each.output,) for each in layers)])
+        return np.arange(len(inputs), dtype=np.int32), inputs, outputs
+
+    def getFLOPS(
+        self,
+        layerId: Any = None,
+        netInputShapes: Any = None,
+        *,
+        netInputShape: Any = None,
+    ) -> int:
+        """Return the operations for an input's shape, of all layers or of one, as OpenCV counts.
+
+        A shape alone may come first: getFLOPS((1, 3, 416, 416)).
+        """
+        given = netInputShape if netInputShapes is None else netInputShapes
+        if given is None:
+            layerId, given = None, layerId
+        graph, count = self._for_shape(given)
+        shapes = list(shapes_of(graph, self._layers, count))
+        if layerId is not None:
+            number = index(layerId)
+            self.getLayer(number)
+            shapes = shapes[number - 1 : number] if number else []
+        return sum(operations_of(graph, each) for each in shapes)
+
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Name the module whose Net lacks a method of OpenCV's."""
+            raise AttributeError(f"{name}: Net of engine.compat.cv2_dnn has none")
+
     # ------------------------------------------------------------ where to run
 
     def setPreferableBackend(self, backendId: int) -> None:
@@ -197,12 +246,23 @@ class Net:
 
     # ------------------------------------------------------------ running
 
+    def setInputsNames(self, inputBlobNames: Sequence[str]) -> None:
+        """Give the input another name than "data" for setInput()."""
+        names = [inputBlobNames] if isinstance(inputBlobNames, str) else list(inputBlobNames)
+        if len(names) != 1:
+            raise InputError(f"setInputsNames: expected one name, got {len(names)}")
+        self._input_name = str(names[0])
+
+    def setInputShape(self, inputName: str, shape: Sequence[int]) -> None:
+        """Check name and shape; as in OpenCV, the blob of setInput() decides."""
+        self._check_name("setInputShape", inputName)
+        self._for_shape(shape)
+
     def setInput(
         self, blob: Any, name: str = "", scalefactor: float = 1.0, mean: Scalar = None
     ) -> None:
         """Set the input to (blob - mean) * scalefactor, the mean being one for each channel."""
-        if name not in ("", _INPUT):
-            raise InputError(f"setInput: name: expected '' or {_INPUT!r}, got {name!r}")
+        self._check_name("setInput", name)
         values = np.asarray(blob.get() if type(blob).__name__ == "UMat" else blob)
         shape = self._network.net.shape
         if values.ndim == 2 and values.shape[1] == shape.size:
@@ -283,6 +343,22 @@ class Net:
             raise InputError("Net: expected a network, got an empty one. Use readNetFromDarknet()")
         return self._graph
 
+    def _check_name(self, function: str, name: str) -> None:
+        if name not in ("", self._input_name):
+            raise InputError(f"{function}: name: expected '' or {self._input_name!r}, got {name!r}")
+
+    def _for_shape(self, given: Any) -> tuple[Graph, int]:
+        """Return the network for an input's shape, which may be alone in a list, and its count."""
+        channels = self._network.net.shape.channels
+        count, height, width = of_input(given, channels)
+        return self._sized(width, height), count
+
+    def _sized(self, width: int, height: int) -> Graph:
+        graph = self._network
+        if (width, height) == (graph.net.width, graph.net.height):
+            return graph
+        return files.build(self._sections, (width, height))
+
     @property
     def _last(self) -> str:
         return self._layers[-1].name if self._layers else ""
@@ -323,10 +399,7 @@ class Net:
         if key in self._programs:
             self._programs.move_to_end(key)
             return self._programs[key]
-        height, width = blob.shape[2:]
-        graph = self._network
-        if (width, height) != (graph.net.width, graph.net.height):
-            graph = files.build(self._sections, (width, height))
+        graph = self._sized(blob.shape[3], blob.shape[2])
         plan = lower(graph, self._weights)
         tensors = [_tensor_of(plan, graph, layer) for layer in layers]
         outputs = tuple(dict.fromkeys(tensors))
@@ -427,6 +500,6 @@ def _shaped(graph: Graph, layer: CvLayer, values: Array) -> Array:
         return rows_of(node, values)
     if layer.part == "channels last":
         return np.ascontiguousarray(values.transpose(0, 2, 3, 1))
-    while node.kind in _VECTORS and node.sources[0] != NETWORK_INPUT:
+    while node.kind in KEEP_SHAPE and node.sources[0] != NETWORK_INPUT:
         node = graph.nodes[node.sources[0]]
     return values.reshape(len(values), -1) if node.kind == "connected" else values

@@ -76,8 +76,23 @@ def small():
                 "layers": layers,
                 "outputs": net.getUnconnectedOutLayersNames(),
                 "numbers": net.getUnconnectedOutLayers().tolist(),
+                **shapes(net, networks.small_blob(name).shape),
             }
     return found
+
+
+def shapes(net, of_blob):
+    one, three = list(of_blob), [3, *of_blob[1:]]
+    return {
+        "shapes": {
+            count: [
+                [[each.tolist() for each in layer] for layer in kind]
+                for kind in net.getLayersShapes(shape)[1:]
+            ]
+            for count, shape in (("1", one), ("3", three))
+        },
+        "flops": [net.getFLOPS(number, one) for number in range(len(net.getLayerNames()) + 1)],
+    }
 
 
 def main():

@@ -195,6 +195,36 @@ def test_layer_ids(detector):
         detector.getLayer(99)
 
 
+def test_the_input_can_have_another_name(detector):
+    blob = networks.small_blob("detector")
+    detector.setInput(blob, "data")
+    expected = detector.forward()
+    detector.setInputsNames(["image"])
+    detector.setInput(blob, "image")
+    np.testing.assert_array_equal(detector.forward(), expected)
+    detector.setInput(blob)
+    with pytest.raises(InputError, match="setInput: name: expected '' or 'image', got 'data'"):
+        detector.setInput(blob, "data")
+    with pytest.raises(InputError, match="setInputsNames: expected one name, got 2"):
+        detector.setInputsNames(["a", "b"])
+
+
+def test_the_blob_decides_over_set_input_shape(detector):
+    detector.setInputShape("data", (1, 3, 32, 32))
+    detector.setInput(networks.small_blob("detector"))
+    assert detector.forward().shape == (32 * 48, 7)
+    with pytest.raises(InputError, match="setInputShape: name: expected '' or 'data', got 'x'"):
+        detector.setInputShape("x", (1, 3, 32, 32))
+    with pytest.raises(InputError, match=r"shape: expected \(pictures, 3, height, width\)"):
+        detector.setInputShape("data", (1, 1, 32, 32))
+
+
+def test_a_method_that_is_missing(detector):
+    with pytest.raises(AttributeError, match=r"^dump: Net of engine\.compat\.cv2_dnn has none$"):
+        detector.dump()
+    assert not hasattr(detector, "getMemoryConsumption")
+
+
 def test_an_empty_net():
     net = cv2_dnn.Net()
     assert net.empty()

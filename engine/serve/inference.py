@@ -117,6 +117,9 @@ def _entry(inference: Inference) -> dict[str, Any]:
     entry["timing_ms"]["queue"] = round(inference.queue_ms, 3)
     if inference.picture.damage:
         entry["warning"] = inference.picture.damage
+    orientation = inference.picture.orientation
+    if orientation != 1 and isinstance(inference.outcome, Result):
+        entry["exif"] = {"orientation": orientation, "applied": inference.outcome.oriented}
     return entry
 
 

@@ -313,6 +313,11 @@ def _schemas(is_detector: bool) -> _Object:
         "bytes": {"type": "string", "contentEncoding": "base64"},
     }
     results = "detections" if is_detector else "classes"
+    exif: _Object = {  # of a picture whose EXIF turns it
+        "type": "object",
+        "properties": {"orientation": {"type": "integer"}, "applied": {"type": "boolean"}},
+        "required": ["orientation", "applied"],
+    }
     tensor = {
         "type": "object",
         "properties": {
@@ -396,7 +401,7 @@ def _schemas(is_detector: bool) -> _Object:
                     },
                 },
                 "timing_ms": {"type": "object", "additionalProperties": score},
-                **({"tiles": {"type": "integer"}} if is_detector else {}),
+                **({"tiles": {"type": "integer"}, "exif": exif} if is_detector else {}),
                 "warning": {"type": "string"},
             },
             "required": ["schema_version", "path", "width", "height", results, "timing_ms"],

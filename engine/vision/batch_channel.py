@@ -39,7 +39,7 @@ class Job(NamedTuple):
 class Decoded(NamedTuple):
     """Where the pixels of a picture lie in the segment, and what a Picture holds besides.
 
-    With `encoded`, its length and orientation, it is a JPEG that was left as it is.
+    With `encoded`, its length in bytes, it is a JPEG that was left as it is.
     """
 
     place: int
@@ -49,8 +49,9 @@ class Decoded(NamedTuple):
     profile: tuple[int, int]  # place and length
     dpi: tuple[float, float] | None
     damage: str | None
+    orientation: int
     log: Sequence[str]
-    encoded: tuple[int, int] | None = None
+    encoded: int | None = None
 
 
 class BatchChannel:

@@ -431,16 +431,16 @@ def _picture_of(entry: Decoded, memory: Array | None, source: object, *, copies:
         memory[place : place + length].tobytes() or None,
         None if entry.dpi is None else (entry.dpi[0], entry.dpi[1]),
         entry.damage,
+        entry.orientation,
     )
 
 
 def _plain_picture_of(entry: Decoded, memory: Array | None, source: object) -> PlainPicture:
     assert memory is not None
     assert entry.encoded is not None
-    length, orientation = entry.encoded
     height, width, channels = entry.shape
-    content = memory[entry.place : entry.place + length]
-    jpeg = PlainJpeg(content, width, height, channels, orientation)
+    content = memory[entry.place : entry.place + entry.encoded]
+    jpeg = PlainJpeg(content, width, height, channels, entry.orientation)
     return PlainPicture(jpeg, path_of(source))
 
 

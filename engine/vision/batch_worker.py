@@ -125,6 +125,7 @@ class _Worker:
                 (after, len(profile)),
                 picture.dpi,
                 picture.damage,
+                picture.orientation,
                 tuple(self._log.lines),
             )
 
@@ -133,8 +134,10 @@ def _left_encoded(plain: PlainJpeg, writer: _Writer, start: float) -> Decoded:
     place = writer.write(np.frombuffer(plain.content, np.uint8))
     milliseconds = (time.perf_counter() - start) * 1e3
     shape = plain.height, plain.width, plain.channels
-    encoded = len(plain.content), plain.orientation
-    return Decoded(place, shape, False, milliseconds, (0, 0), None, None, (), encoded)
+    return Decoded(
+        *(place, shape, False, milliseconds, (0, 0), None, None, plain.orientation, ()),
+        encoded=len(plain.content),
+    )
 
 
 class _File(BytesIO):

@@ -23,7 +23,7 @@ MAX_PROFILE_BYTES = 4 << 20
 _KEPT_BYTES = 1 << 20  # of the file, so that small pictures need no new memory
 
 _JOB = struct.Struct("<QQBBBH")
-_REPLY = struct.Struct("<BIIBBQddII")
+_REPLY = struct.Struct("<BIIBBBQddII")
 _HAS_FILES = hasattr(os, "preadv")
 
 
@@ -50,6 +50,7 @@ class Reply(NamedTuple):
     height: int = 0
     channels: int = 0  # of SIZE: the number of the format
     is_float: bool = False
+    orientation: int = 1  # of the EXIF
     needed: int = 0  # bytes
     dpi: tuple[float, float] = (0.0, 0.0)
     profile: bytes = b""
@@ -107,20 +108,21 @@ class Channel:
     def send_reply(self, reply: Reply, pixels: NDArray[Any] | None = None) -> None:
         text = reply.text.encode("utf-8", "replace")[:MAX_TEXT_BYTES]
         head = _REPLY.pack(
-            *(reply.kind, reply.width, reply.height, reply.channels, reply.is_float, reply.needed),
-            *(*reply.dpi, len(reply.profile), len(text)),
+            *(reply.kind, reply.width, reply.height, reply.channels, reply.is_float),
+            *(reply.orientation, reply.needed, *reply.dpi, len(reply.profile), len(text)),
         )
         payload = memoryview(b"") if pixels is None else _bytes_of(pixels)
         self._send(head + reply.profile + text, payload)
 
     def receive_reply(self) -> Reply:
-        kind, width, height, channels, is_float, needed, *dpi, profile, text = _REPLY.unpack(
-            self._receive(_REPLY.size)
+        kind, width, height, channels, is_float, orientation, needed, *dpi, profile, text = (
+            _REPLY.unpack(self._receive(_REPLY.size))
         )
         if profile > MAX_PROFILE_BYTES or text > MAX_TEXT_BYTES:
             raise ValueError("reply: too long")
         return Reply(
-            *(kind, width, height, channels, bool(is_float), needed, (dpi[0], dpi[1])),
+            *(kind, width, height, channels, bool(is_float), orientation, needed),
+            dpi=(dpi[0], dpi[1]),
             profile=bytes(self._receive(profile)),
             text=bytes(self._receive(text)).decode("utf-8", "replace"),
         )

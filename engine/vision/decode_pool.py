@@ -235,6 +235,7 @@ class _Worker:
         return Picture(
             *(pixels, None, reply.profile or None, reply.dpi if reply.dpi[0] else None),
             damage=lines[-1].removeprefix(f"{job.name}: ") if lines and not job.lenient else None,
+            orientation=reply.orientation,
         )
 
     def end(self) -> None:

@@ -140,6 +140,7 @@ class _Worker:
         height, width, channels = picture.pixels.shape
         return Reply(
             *(PIXELS, width, height, channels, picture.pixels.dtype != np.uint8),
+            orientation=picture.orientation,
             dpi=picture.dpi or (0.0, 0.0),
             profile=picture.icc_profile or b"",
             text="\n".join(self._warnings.lines),

@@ -79,6 +79,7 @@ class Picture:
     icc_profile: bytes | None = field(default=None, repr=False)  # of the RGB pixels
     dpi: tuple[float, float] | None = None
     damage: str | None = None  # what is wrong with a file that was decoded nevertheless
+    orientation: int = 1  # of the file's EXIF, whether or not it was applied
 
     @classmethod
     def of(cls, pixels: Array) -> Picture:
@@ -154,6 +155,10 @@ class EncodedPicture(Picture):
     @property
     def damage(self) -> str | None:
         return self._decoded.damage
+
+    @property
+    def orientation(self) -> int:
+        return self._decoded.orientation
 
     def with_channels(self, channels: int) -> Picture:
         return self._decoded.with_channels(channels)
@@ -298,7 +303,7 @@ def _from_loaded(image: Image.Image, orientation: int, name: str, *, orient: boo
     dpi = _dpi_of(image)
     if dpi and orient and orientation >= _FIRST_TRANSPOSED:
         dpi = dpi[::-1]
-    return Picture(pixels, None, _rgb_profile_of(image), dpi)
+    return Picture(pixels, None, _rgb_profile_of(image), dpi, orientation=orientation)
 
 
 def _read_array(source: object, name: str, *, bgr: bool, max_pixels: int) -> Array:

@@ -423,8 +423,8 @@ class Result:
             rows = [each for each in self if each.class_id in chosen]
             hide(image, (each.box for each in rows), way)
             hidden.update(each.class_id for each in rows)
-        about = {name: image.info.get(name) for name in ("icc_profile", "dpi")}
-        shown = Picture(np.asarray(image), self.path, **about)
+        about = image.info.get("icc_profile"), image.info.get("dpi")
+        shown = Picture(np.asarray(image), self.path, *about)
         return replace(self, picture=shown, hidden=frozenset(hidden))
 
     def crops(self, picture: Source | None = None) -> list[tuple[Detection, Image.Image]]:

@@ -359,3 +359,15 @@ def test_the_answer_says_that_a_picture_is_damaged(server):
     assert reply.status == other.status == 200
     assert reply.found["warning"] == ("has 50 % of its pixels; the missing part is black or empty")
     assert "warning" not in other.found
+
+
+@pytest.mark.parametrize("orient", [True, False])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_the_answer_says_that_exif_turns_a_picture(model, kind, orient):
+    exif, file = Image.Exif(), io.BytesIO()
+    exif[0x0112] = 6
+    Image.new("RGB", (60, 30)).save(file, kind, exif=exif)
+    with load(model, orient=orient) as detector, serving(detector) as server:
+        found = server.post("/detect", file.getvalue()).found
+    assert found["exif"] == {"orientation": 6, "applied": orient}
+    assert (found["width"], found["height"]) == ((30, 60) if orient else (60, 30))

@@ -573,7 +573,7 @@ def test_openapi_describes_every_route_and_status(server):
     assert references == set(described["components"]["schemas"])
     entry = described["components"]["schemas"]["Entry"]["properties"]
     found = server.post("/detect?tiles=2x1", noise(40, 40)).found
-    assert set(found) == set(entry) - {"warning"}  # which only damaged pictures have
+    assert set(found) == set(entry) - {"warning", "exif"}  # of damaged and turned pictures
     assert set(server.get("/model").found) == set(
         described["components"]["schemas"]["Model"]["properties"]
     )

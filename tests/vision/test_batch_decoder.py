@@ -63,7 +63,7 @@ def assert_same(got, expected):
         expected.dpi,
         expected.icc_profile,
     )
-    assert got.damage == expected.damage
+    assert (got.damage, got.orientation) == (expected.damage, expected.orientation)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])

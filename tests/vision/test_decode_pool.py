@@ -88,6 +88,7 @@ def test_pictures_are_those_of_this_process(pool, kind, channels):
     assert got.pixels.dtype == expected.pixels.dtype
     assert np.array_equal(got.pixels, expected.pixels)
     assert (got.dpi, got.icc_profile) == (expected.dpi, expected.icc_profile)
+    assert got.orientation == expected.orientation == (6 if kind == "turned JPEG" else 1)
 
 
 def test_warnings_of_the_decoder_are_logged_here(pool, caplog):

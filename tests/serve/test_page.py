@@ -7,7 +7,9 @@ import base64
 import io
 import json
 import os
+import re
 import shutil
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,6 +73,15 @@ HTMLAnchorElement.prototype.click = function () {
   reader.onload = () => entry.push(reader.result.split(",")[1]);
   reader.readAsDataURL(blobs.get(this.href));
 };
+"""
+
+HANG = """
+fetch = (path, { signal }) => new Promise((resolve, reject) => {
+  signal.addEventListener("abort", () => {
+    window.aborted = true;
+    reject(signal.reason);
+  });
+});
 """
 
 PIXELS = """
@@ -189,14 +200,15 @@ class Page:
     def complaints(self):
         return [entry for entry in self.browser.get_log("browser") if entry["level"] == "SEVERE"]
 
+    def events(self, name):
+        """Return the parameters of new events of the network."""
+        logged = (json.loads(each["message"]) for each in self.browser.get_log("performance"))
+        messages = [each["message"] for each in logged]
+        return [each["params"] for each in messages if each["method"] == f"Network.{name}"]
+
     def addresses(self):
         """Return the address of every network request."""
-        messages = [json.loads(each["message"]) for each in self.browser.get_log("performance")]
-        return {
-            message["message"]["params"]["request"]["url"]
-            for message in messages
-            if message["message"]["method"] == "Network.requestWillBeSent"
-        }
+        return {each["request"]["url"] for each in self.events("requestWillBeSent")}
 
 
 def found_in(detections):
@@ -307,6 +319,68 @@ def test_a_picture_that_got_no_response_is_tried_again(page, pictures):
     page.wait_for("a.png")
     assert page.text("#status") == ""
     assert [each.text == "!" for each in page.all(".thumb span")] == [False, True]
+
+
+def test_clear_ends_what_is_on_the_way(browser, model, tmp_path, pictures, monkeypatch):
+    names = [tmp_path / f"{number}.png" for number in range(12)]
+    for name in names:
+        name.write_bytes(pictures[0])
+    may_run = threading.Event()
+    may_run.set()
+    with load(model) as detector:
+        run = detector.run
+        monkeypatch.setattr(detector, "run", lambda *given: may_run.wait(60) and run(*given))
+        with serving(detector) as server:
+            page = Page(browser, server)
+            may_run.clear()
+            page.choose("\n".join(map(str, names)))
+            page.wait(lambda: server.service.accepted_pictures == 4)
+            page.one("#clear").click()
+            failed = []  # the types of requests
+            page.wait(
+                lambda: (
+                    failed.extend(each["type"] for each in page.events("loadingFailed"))
+                    or failed.count("Fetch") == 4
+                )
+            )
+            may_run.set()
+            page.wait(server.holds_nothing)
+            page.choose(names[0])
+            page.wait_for("0.png")
+            assert not page.one("#strip").is_displayed()
+            counted = server.get("/metrics").content.decode()
+            assert sum(map(int, re.findall(r'path="/detect",status="\d+"} (\d+)', counted))) == 5
+
+
+def test_clear_forgets_an_address_that_is_being_fetched(browser, detector, pictures):
+    access = Access(allow_urls=True)
+    with serving(detector, access=access) as server:
+        page = Page(browser, server)
+        for name in ("a.png", "b.png"):
+            page.drop(name, pictures[0])
+            page.wait_for(name)
+        browser.execute_script(HANG)
+        page.one("#url").send_keys("http://example.org/c.png")
+        page.one("#address button").click()
+        page.wait(lambda: page.text("#status") == "Fetching…")
+        page.one("#clear").click()
+        page.wait(lambda: browser.execute_script("return window.aborted;"))
+        assert page.text("#status") == ""
+
+
+def test_a_file_that_is_gone_is_not_a_lost_server(page, tmp_path, pictures):
+    path = tmp_path / "a.png"
+    path.write_bytes(pictures[0])
+    page.choose(path)
+    page.wait_for("a.png")
+    path.unlink()
+    page.one("#save-picture").click()
+    page.wait(lambda: "The browser cannot read the file any more" in page.text("#status"))
+    other = tmp_path / "b.png"
+    other.write_bytes(pictures[0])
+    page.browser.execute_script("window.ask = fetch; fetch = () => Promise.reject(new Error());")
+    page.choose(other)
+    page.wait(lambda: "The server does not respond" in page.text("#status"))
 
 
 def test_pasted_picture_is_detected(page, detector, pictures):
@@ -479,13 +553,13 @@ def test_downloads_hold_what_is_shown(page, detector, pictures):
         each.label for each in detector(pictures[0])
     ]
     page.one("#save-picture").click()
+    page.drop("b.png", pictures[1])  # is on display when the answer comes
+    page.wait_for("b.png")
     name, content = page.saved()
     assert name == "a.jpg-detected.png"
     result = detector(pictures[0])
     drawn = Image.open(io.BytesIO(content))
     assert np.array_equal(np.asarray(drawn), np.asarray(result.plot()))
-    page.drop("b.png", pictures[1])
-    page.wait_for("b.png")
     page.one("#save-all").click()
     name, content = page.saved()
     assert name == "net.json"

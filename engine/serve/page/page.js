@@ -18,6 +18,7 @@ const WITHOUT_BOXES = { threshold: 1, read: false, tiles: "none" };
 // Control characters but the newline; those that turn the direction of text make an address look like another one.
 const UNSEEN = /[^\P{Cc}\n]|[\p{Bidi_Control}\u2028\u2029]/gu;
 const UNANSWERED = 0; // the status of a request without a response
+const CHANGED = "The browser cannot read the file any more: it was changed, moved or deleted. Choose it again.";
 const PLAYED_ALONE = "a video is played alone. Choose it without other files";
 const SAMPLES = [
   { file: "parcel.jpg", alt: "Parcel labels with codes", classes: ["qr", "barcode"] },
@@ -26,8 +27,9 @@ const SAMPLES = [
 
 const byId = (id) => document.getElementById(id);
 const hiddenClasses = new Set();
-const items = []; // the pictures: {file, url, entry or error}
+const items = []; // the pictures: {file, signal, url, entry or error}
 let model = null;
+let clearing = new AbortController(); // ends the requests of the pictures that Clear takes away
 let current = null; // the item, or the frame of a video, on display
 let groups = [];
 let shown = []; // the detections on display
@@ -83,7 +85,8 @@ async function add(files) {
   if (files.length === 1 && isVideo(files[0])) return watch((element) => live.openVideo(element, files[0]), files[0].name);
   if (!files.length) return undefined;
   stopFollowing();
-  const added = files.map((file) => ({ file, error: isVideo(file) ? new Error(PLAYED_ALONE) : undefined }));
+  const { signal } = clearing;
+  const added = files.map((file) => ({ file, signal, error: isVideo(file) ? new Error(PLAYED_ALONE) : undefined }));
   for (const item of added) addThumb(item);
   items.push(...added);
   startWorking();
@@ -124,10 +127,20 @@ function path(settings = {}) {
   return `detect?${new URLSearchParams({ max_detections: MOST_BOXES, ...settings })}`;
 }
 
-async function post(file, settings, accept = "application/json") {
+async function post({ file, signal }, settings, accept = "application/json") {
   const body = new FormData();
   body.append("image", file, file.name || "picture");
-  return request(path(settings), { method: "POST", body, headers: { Accept: accept } });
+  try {
+    return await request(path(settings), { method: "POST", body, signal, headers: { Accept: accept } });
+  } catch (error) {
+    if (error.status === UNANSWERED) await firstBytes(file, 1); // a file that cannot be read fails as a lost server does
+    throw error;
+  }
+}
+
+async function firstBytes(file, count) {
+  const content = await file.slice(0, count).arrayBuffer().catch(() => { throw new Error(CHANGED); });
+  return new Uint8Array(content);
 }
 
 // Posts again while the server is full, when it says that there may be room.
@@ -146,10 +159,13 @@ async function postPatiently(...given) {
 async function detect(item) {
   const began = performance.now();
   try {
-    item.entry = await postPatiently(item.file, { threshold: lowest() }).then((response) => response.json());
+    item.entry = await postPatiently(item, { threshold: lowest() }).then((response) => response.json());
     item.milliseconds = performance.now() - began;
-    item.url = await viewable(item.file);
-    item.thumb.image.src = await thumbnail(item.file).catch(() => item.url);
+    const content = await viewable(item);
+    const small = content && await thumbnail(content).catch(() => content);
+    if (!content || item.signal.aborted) return;
+    item.url = URL.createObjectURL(content);
+    item.thumb.image.src = URL.createObjectURL(small);
   } catch (error) {
     item.error = error;
   }
@@ -167,15 +183,18 @@ async function tryAgain(item) {
 }
 
 // A picture that the browser cannot decode is converted by the server.
-async function viewable(file) {
-  const url = URL.createObjectURL(file);
-  const probe = new Image();
-  probe.src = url;
-  if (await probe.decode().then(() => true, () => false)) return url;
-  URL.revokeObjectURL(url);
+async function viewable(item) {
+  if (await isShownAsRead(item)) return item.file;
   if (!isDetector()) return null;
-  const drawn = await postPatiently(file, WITHOUT_BOXES, "image/jpeg").then((response) => response.blob());
-  return URL.createObjectURL(drawn);
+  return postPatiently(item, WITHOUT_BOXES, "image/jpeg").then((response) => response.blob());
+}
+
+async function isShownAsRead({ file }) {
+  const probe = new Image();
+  probe.src = URL.createObjectURL(file);
+  const isDecoded = await probe.decode().then(() => true, () => false);
+  URL.revokeObjectURL(probe.src);
+  return isDecoded;
 }
 
 async function show(item) {
@@ -220,7 +239,7 @@ async function thumbnail(file) {
   const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
   canvas.getContext("2d").drawImage(bitmap, 0, 0);
   bitmap.close();
-  return URL.createObjectURL(await canvas.convertToBlob({ type: "image/jpeg" }));
+  return canvas.convertToBlob({ type: "image/jpeg" });
 }
 
 function addThumb(item) {
@@ -257,6 +276,8 @@ const hasSeveral = () => items.filter((item) => item.entry).length > 1;
 
 function clear() {
   stopFollowing();
+  clearing.abort();
+  clearing = new AbortController();
   for (const { url, thumb } of items.splice(0)) {
     if (url) URL.revokeObjectURL(url);
     URL.revokeObjectURL(thumb.image.src);
@@ -484,11 +505,11 @@ async function watch(open, name) {
 
 async function showFrame(frame, origin, signal) {
   const file = new File([frame], `${origin.path}.jpg`, { type: frame.type });
-  const item = { file, title: origin.path };
+  const item = { file, title: origin.path, signal };
   const began = performance.now();
   try {
     const options = { threshold: lowest() };
-    item.entry = { ...await post(item.file, options).then((response) => response.json()), ...origin };
+    item.entry = { ...await post(item, options).then((response) => response.json()), ...origin };
   } catch (error) {
     if (signal.aborted) return;
     setStatus(error.message, true);
@@ -536,7 +557,7 @@ function save(content, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-const stem = (item) => (item.file.name || "picture").replace(/\.[^.]*$/, "");
+const stem = (file) => (file.name || "picture").replace(/\.[^.]*$/, "");
 
 function exported(item) {
   if (!item.entry) return { path: item.file.name, error: item.error?.message ?? "not processed" };
@@ -548,15 +569,16 @@ function saveJson(value, name) {
 }
 
 async function savePicture() {
-  const type = current.file.type === "image/png" ? "png" : "jpeg";
+  const { file } = current; // another picture may be on display when the answer comes
+  const type = file.type === "image/png" ? "png" : "jpeg";
   let settings = { threshold: threshold() };
   if (hiddenClasses.size) {
     const kept = model.classes.map((_, id) => id).filter((id) => !hiddenClasses.has(id));
     settings = kept.length ? { ...settings, classes: kept.join(",") } : WITHOUT_BOXES;
   }
-  const response = await postPatiently(current.file, settings, `image/${type}`);
+  const response = await postPatiently({ file }, settings, `image/${type}`);
   setStatus("");
-  save(await response.blob(), `${stem(current)}-detected.${type === "png" ? "png" : "jpg"}`);
+  save(await response.blob(), `${stem(file)}-detected.${type === "png" ? "png" : "jpg"}`);
 }
 
 // ---------------------------------------------------------------- small things
@@ -574,14 +596,15 @@ const guarded = (action) => async (...given) => {
   try {
     await action(...given);
   } catch (error) {
-    setStatus(error.message, true);
+    if (error.name !== "AbortError") setStatus(error.message, true);
   }
 };
 
 async function addUrl(url) {
   setStatus("Fetching…");
   const headers = { "Content-Type": "application/json" };
-  const response = await request("picture", { method: "POST", headers, body: JSON.stringify({ url }) });
+  const { signal } = clearing;
+  const response = await request("picture", { method: "POST", headers, signal, body: JSON.stringify({ url }) });
   const content = await response.blob();
   const name = decodeURIComponent(new URL(url).pathname.split("/").pop()) || "picture";
   await add([new File([content], name, { type: content.type })]);
@@ -607,7 +630,7 @@ byId("threshold").addEventListener("input", () => {
 byId("threshold").addEventListener("change", updateThumbs);
 byId("clear").addEventListener("click", clear);
 byId("save-picture").addEventListener("click", guarded(savePicture));
-byId("save-json").addEventListener("click", () => saveJson(exported(current), `${stem(current)}.json`));
+byId("save-json").addEventListener("click", () => saveJson(exported(current), `${stem(current.file)}.json`));
 byId("save-all").addEventListener("click", () => {
   const images = items.map(exported);
   saveJson({ version: 1, engine: model.engine, model: model.model, images }, `${model.model}.json`);

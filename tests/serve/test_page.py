@@ -29,6 +29,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 import engine
 from engine.vision.colours import colour_of
+from engine.vision.image import read
 from tests.pictures import write_video
 from tests.serve.running import load, serving
 from tests.serve.test_requests import website
@@ -682,14 +683,33 @@ def test_file_names_are_escaped(page, pictures):
     assert not page.complaints()
 
 
-def test_rotated_picture_has_its_boxes_in_place(page, detector, tmp_path, picture):
-    path = tmp_path / "turned.jpg"
+@pytest.mark.parametrize("orientation", [3, 6])
+@pytest.mark.parametrize("name", ["turned.jpg", "turned.png", "turned.webp", "webp.jpg"])
+@pytest.mark.parametrize("orient", [True, False])
+def test_a_picture_lies_as_its_boxes_do(browser, model, tmp_path, name, orientation, orient):
+    """Browsers turn some formats by their EXIF, the server turns all of them or none."""
+    path = tmp_path / name
     exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.open(picture).save(path, exif=exif)
-    page.choose(path)
-    page.wait_for("turned.jpg")
+    exif[0x0112] = orientation
+    Image.open(PARCEL).save(path, "WEBP" if "webp" in name else None, exif=exif)
+    with load(model, orient=orient) as detector, serving(detector) as server:
+        page = Page(browser, server)
+        page.choose(path)
+        page.wait_for(name)
+        shown = Image.open(io.BytesIO(base64.b64decode(browser.execute_script(PIXELS))))
+        expected = read(path, orient=orient).to_image()
+        assert difference(expected, shown) < 3
+        uploads = sum("/detect?" in each for each in page.addresses())
+        assert uploads == (1 if orient and name == "turned.jpg" else 2)
+
+
+def test_a_turned_jpeg_whose_orientation_only_the_server_knows(page, detector, tmp_path, picture):
+    path = tmp_path / "xmp.jpg"
+    xmp = b'<rdf:Description tiff:Orientation="6" xmlns:tiff="http://ns.adobe.com/tiff/1.0/"/>'
+    Image.open(picture).save(path, xmp=xmp)
     assert detector(str(path)).size == (600, 1200)
+    page.choose(path)
+    page.wait_for("xmp.jpg")
     rect = page.one("#picture").rect
     assert rect["height"] > 1.9 * rect["width"]
     assert page.one("#boxes").rect == pytest.approx(rect, abs=0.5)

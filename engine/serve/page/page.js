@@ -19,6 +19,7 @@ const WITHOUT_BOXES = { threshold: 1, read: false, tiles: "none" };
 const UNSEEN = /[^\P{Cc}\n]|[\p{Bidi_Control}\u2028\u2029]/gu;
 const UNANSWERED = 0; // the status of a request without a response
 const CHANGED = "The browser cannot read the file any more: it was changed, moved or deleted. Choose it again.";
+const JPEG = [0xff, 0xd8, 0xff]; // how its files begin
 const PLAYED_ALONE = "a video is played alone. Choose it without other files";
 const SAMPLES = [
   { file: "parcel.jpg", alt: "Parcel labels with codes", classes: ["qr", "barcode"] },
@@ -182,20 +183,25 @@ async function tryAgain(item) {
   if (item === current) await show(item);
 }
 
-// A picture that the browser cannot decode is converted by the server.
+// A picture that the browser cannot decode, or would turn in another way, is converted by the server.
 async function viewable(item) {
   if (await isShownAsRead(item)) return item.file;
   if (!isDetector()) return null;
   return postPatiently(item, WITHOUT_BOXES, "image/jpeg").then((response) => response.blob());
 }
 
-async function isShownAsRead({ file }) {
+// All browsers turn a JPEG by its EXIF. Which other formats they turn differs, and the server may turn none.
+async function isShownAsRead({ file, entry: { width, height, exif } }) {
   const probe = new Image();
   probe.src = URL.createObjectURL(file);
   const isDecoded = await probe.decode().then(() => true, () => false);
   URL.revokeObjectURL(probe.src);
-  return isDecoded;
+  if (!isDecoded || !isDetector()) return isDecoded;
+  if (exif && !(exif.applied && await isJpeg(file))) return false;
+  return probe.naturalWidth === width && probe.naturalHeight === height;
 }
+
+const isJpeg = async (file) => String(await firstBytes(file, JPEG.length)) === String(JPEG);
 
 async function show(item) {
   current = item;

@@ -5,12 +5,12 @@ from __future__ import annotations
 import filecmp
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePath
 
 from engine.cli._output_files import real
-from engine.cli._output_record import labels_in, owners_in
+from engine.cli._output_record import FILE, labels_in, owners_in
 
 
 class WrittenLabels:
@@ -34,12 +34,11 @@ class WrittenLabels:
 
     def picture_of(self, file: Path) -> str | None:
         """Return the picture that a run has written a label file for."""
-        absolute = file.absolute().with_suffix("")
-        for folder in absolute.parents:
-            name = absolute.relative_to(folder).as_posix()
-            if picture := self._record(folder).pictures.get(name):
-                return picture
-        return None
+        return next((picture for _, picture in self._owners_of(file)), None)
+
+    def record_of(self, file: Path) -> Path | None:
+        """Return the record that names the picture of a label file."""
+        return next((folder / FILE for folder, _ in self._owners_of(file)), None)
 
     def file_of_moved(self, picture: Path, folder: Path) -> Path | None:
         """Return the file in a folder that a run has written for a picture before it moved.
@@ -61,6 +60,14 @@ class WrittenLabels:
     def identity(self, picture: Path) -> str:
         """Return a picture as records name it."""
         return os.path.join(self._real(picture.parent), picture.name)  # noqa: PTH118
+
+    def _owners_of(self, file: Path) -> Iterator[tuple[Path, str]]:
+        """Yield folders whose record names the picture of a label file, and that picture."""
+        absolute = file.absolute().with_suffix("")
+        for folder in absolute.parents:
+            name = absolute.relative_to(folder).as_posix()
+            if picture := self._record(folder).pictures.get(name):
+                yield folder, picture
 
     def _namesakes(self, folder: Path, stem: str) -> Mapping[Path, PurePath]:
         """Return the label files in a folder for pictures with a stem, and these pictures."""

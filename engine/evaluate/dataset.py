@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set, Sized
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +39,9 @@ class Written(Protocol):
     def picture_of(self, file: Path) -> str | None:
         """Return the picture of a label file."""
 
+    def record_of(self, file: Path) -> Path | None:
+        """Return the record that names the picture of a label file."""
+
     def file_of_moved(self, picture: Path, folder: Path) -> Path | None:
         """Return the label file in a folder of a picture that was at another place before."""
 
@@ -52,6 +56,9 @@ class NoRecords:
         return None
 
     def picture_of(self, file: Path) -> str | None:
+        return None
+
+    def record_of(self, file: Path) -> Path | None:
         return None
 
     def file_of_moved(self, picture: Path, folder: Path) -> Path | None:
@@ -183,12 +190,15 @@ def _refused(
         (picture, place)
         for picture, file in zip(pictures, found, strict=True)
         if file is None
-        for place in filter(_is_file, _places(picture, folder))
+        for place in islice(filter(_is_file, _places(picture, folder)), 1)
     ]
     if refused:
         picture, place = refused[0]
         own = shown(written.picture_of(place) or "")
-        example = f"{shown(str(place))}, not for {shown(str(picture))}, but for {own}"
+        example = (
+            f"{shown(str(place))}, for {own} and not for {shown(str(picture))}. "
+            f"If the names are right, remove {shown(str(written.record_of(place)))}"
+        )
         yield _remark(source, "left out, which detect wrote for other pictures", refused, example)
 
 

@@ -211,8 +211,7 @@ def test_a_run_that_overwrites_and_stops_is_completed_by_resume(here, detect, ha
     assert detect(*run, *other, "--overwrite")[0] == 0
     assert files_below(here / "out") | files_below(here / "texts") != expected
     if not has_record:
-        for record in here.rglob(FILE):
-            record.unlink()
+        (here / "out" / FILE).unlink()
     good = (here / "pics/b/x.jpg").read_bytes()
     (here / "pics/b/x.jpg").write_bytes(b"no picture")
     assert detect(*run, *wanted, "--overwrite", "--fail-fast")[0] == 1
@@ -252,10 +251,24 @@ def test_labels_of_others_are_not_replaced_wherever_they_are(here, detect):
     mine.parent.mkdir()
     mine.write_text("0 .5 .5 1 1\n")
     run = ("pics", "--save-txt", "elsewhere")
-    assert detect(*run, "--resume")[0] == 0
-    status, told = detect(*run, "--overwrite")
-    assert (status, "would replace labels of pics/x.jpg" in told) == (2, True)
+    for option in ("--overwrite", "--resume", "--overwrite"):
+        status, told = detect(*run, option)
+        is_refused = "would replace x.txt, which no run has written. Name another folder" in told
+        assert (status, is_refused) == ((0, False) if option == "--resume" else (2, True))
+        assert mine.read_text() == "0 .5 .5 1 1\n"
+
+
+def test_labels_that_somebody_has_added_since_are_not_replaced(here, detect):
+    add(here, "x.jpg", "y.jpg")
+    run = ("--save-txt", "texts", "-o", "drawn")
+    assert detect("pics/x.jpg", *run)[0] == 0
+    mine = here / "texts" / "y.txt"
+    mine.write_text("0 .5 .5 1 1\n")
+    status, told = detect("pics", *run, "--overwrite")
+    assert (status, "would replace y.txt, which no run has written" in told) == (2, True)
     assert mine.read_text() == "0 .5 .5 1 1\n"
+    mine.unlink()
+    assert detect("pics", *run, "--overwrite")[0] == 0
 
 
 def test_labels_of_others_are_kept_whatever_name_the_next_run_gives(here, detect):

@@ -380,8 +380,9 @@ def test_links_in_a_folder_of_outputs_are_replaced_and_not_their_files(detect, t
     (tree / "store").write_text("mine")
     outputs = ("-o", "drawn", "--save-txt", "texts")
     links = [tree / "drawn" / "7.jpg", tree / "texts" / "7.txt"]
+    assert detect("one/7.jpg", *outputs).status == 0
     for link in links:
-        link.parent.mkdir()
+        link.unlink()
         link.symlink_to("../store")
     assert detect("one/7.jpg", *outputs).status == 2
     assert detect("one/7.jpg", *outputs, "--overwrite").status == 0

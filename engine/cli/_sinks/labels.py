@@ -40,9 +40,9 @@ class Labels(Sink):
         self._replaces = existing == "replace"
         owners = owners_in(folder)  # as they were before this run
         self._of_others = {f"{each.name}.txt" for each in owners if each.has_labels_of_others}
-        self._own = {
-            (f"{each.name}.txt", real(each.picture)) for each in owners if each.may_have("labels")
-        }
+        written = [each for each in owners if each.may_have("labels")]
+        self._written = {each.name for each in written}
+        self._own = {(f"{each.name}.txt", real(each.picture)) for each in written}
         pictures = [each for each in known if not each.media.has_frames]
         for media, output in pictures:
             self._protect_labels_of(media.name, f"{output}.txt")
@@ -52,6 +52,11 @@ class Labels(Sink):
         )
         videos = [output for media, output in known if media.has_frames]
         self._folder.check(each for output in videos for each in self._labels_of_frames(output))
+        for _, output in pictures:
+            self._protect_found(f"{output}.txt", output)
+        for output in videos:
+            for name in self._labels_of_frames(output):
+                self._protect_found(name, output)
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         name = _name_of(item)
@@ -59,6 +64,7 @@ class Labels(Sink):
             return  # an interrupted --overwrite has wanted to replace this picture's outputs
         if not item.frame:
             self._protect_labels_of(item.name, name)
+            self._protect_found(name, name.removesuffix(".txt"))
         content = outcome.to_yolo(conf=self._with_score).encode()
         with self._folder.new_file(name) as file:
             file.part.write_bytes(content)
@@ -98,12 +104,17 @@ class Labels(Sink):
         labels = all_labels(Path(picture))
         if (name, real(picture)) not in self._own:
             labels += labels_next_to_folder(Path(picture))
-        is_of_others = name in self._of_others and self._folder.has(name)
-        is_protected = is_of_others or real(target) in map(real, labels)
-        if is_protected or is_next_to_it:
+        if is_next_to_it or real(target) in map(real, labels):
             where = f"--save-txt {shown(self._folder.path)}"
             problem = f"with --overwrite would replace labels of {shown(picture)}"
             raise InputError(f"{where}: {problem}. Name another folder")
+
+    def _protect_found(self, name: str, output: str) -> None:
+        """Refuse to overwrite labels that were there before, or that somebody has added."""
+        if self._replaces and output not in self._written and self._folder.has(name):
+            where = f"--save-txt {shown(self._folder.path)}"
+            problem = f"with --overwrite would replace {shown(name)}, which no run has written"
+            raise InputError(f"{where}: {problem}. Name another folder, or remove the file")
 
 
 def _name_of(item: Item) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -17,6 +18,7 @@ from engine.files.naming import shown
 ImageId = int | str
 
 _MAX_NUMBER = 1e60  # in a file, so that areas stay finite
+_MAX_LISTED = 20  # unknown categories in a message
 
 
 def read_truth(
@@ -65,12 +67,14 @@ def read_truth(
 def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Detections]:
     """Read the detections of each picture of `truth`, in the order of the file.
 
-    Detections of other categories are left out, as in pycocotools.
+    Detections of other categories are left out, as in pycocotools, with a remark in `truth`. They
+    are an error if there are no others.
     """
     file = _JsonFile(source, is_list=True)
     known = {entry.image_id for entry in truth.entries}
     class_of = {number: class_id for class_id, number in enumerate(truth.categories)}
     rows: dict[ImageId, _Rows] = {}
+    counts: Counter[int] = Counter()
     for index, each in enumerate(file.value):
         where = f"{file.name}: detection {index}"
         if not isinstance(each, dict):
@@ -82,9 +86,12 @@ def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Detections]:
             )
         if not _is_number(score):
             raise InputError(f"{where}: score: expected a number, got {str(score)[:60]!r}")
-        class_id = class_of.get(file.integer(each, "category_id"))
+        category = file.integer(each, "category_id")
+        counts[category] += 1
+        class_id = class_of.get(category)
         if class_id is not None:
             rows.setdefault(image_id, _Rows()).add(_bbox(each, where), class_id, extra=score)
+    _report_unknown_categories(file.name, counts, truth)
     return {
         key: Detections.of(each.boxes, each.extras, each.class_ids) for key, each in rows.items()
     }
@@ -217,6 +224,37 @@ def _objects(
         crowd = bool(each.get("iscrowd", 0))
         rows.setdefault(image_id, _Rows()).add(box, class_id, extra=area, crowd=crowd)
     return rows
+
+
+def _report_unknown_categories(where: str, counts: Counter[int], truth: GroundTruth) -> None:
+    """Add a remark about the category_ids that the ground truth lacks; raise if it has none.
+
+    Ids that both have may mean other classes there: only the unknown ones give that away.
+    """
+    known = {
+        category
+        for class_id, category in enumerate(truth.categories)
+        if class_id not in truth.without_category
+    }
+    unknown = sorted(counts.keys() - known)
+    if not unknown:
+        return
+    source = shown(truth.source)
+    which = f"{sum(counts[each] for each in unknown)} of {counts.total()} detections"
+    ids = ", ".join(map(str, unknown[:_MAX_LISTED])) + ", …" * (len(unknown) > _MAX_LISTED)
+    has = f"It has {len(known)}, from {min(known)} to {max(known)}"
+    message = f"{where}: {which} have category_ids that {source} lacks: {ids}. {has}"
+    if 0 in unknown:
+        hint = "Are they counted from 0?"
+    elif Path(truth.source).suffix.lower() == ".json":
+        hint = f"Are they of another file? detect --images-json {source} writes the ids of this one"
+    else:
+        hint = "Are they of a COCO file? Name it in place of the pictures"
+    if len(unknown) == len(counts):
+        raise InputError(f"{message}. {hint}")
+    truth.remarks.append(
+        f"{message}. No AP counts these, and others may be of wrong classes. {hint}"
+    )
 
 
 def _entry(file: _JsonFile, image: Mapping[str, Any], folder: Path, rows: _Rows) -> Entry:

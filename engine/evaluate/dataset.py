@@ -99,14 +99,14 @@ def read(
         *(source, tuple(names), coco_category_ids(names), tuple(entries), problems),
         unlabelled=found.count(None),
         label_files=tuple(dict.fromkeys(file for file in found if file is not None)),
-        remarks=(
+        remarks=[
             *_repeated(source, pictures),
             *_shared(source, pictures, found, written),
             *_numbered(source, found, written),
             *_written_for_others(source, pictures, found, written),
             *_refused(source, pictures, found, folder, written),
             *(_with_others(source, pictures, found, written) if folder is None else ()),
-        ),
+        ],
     )
 
 

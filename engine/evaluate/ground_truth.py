@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -25,7 +25,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class GroundTruth:
-    """A data set; reading its labels appends messages to `problems`."""
+    """A data set; reading its labels appends to `problems`, reading results to `remarks`."""
 
     source: str
     names: tuple[str, ...]
@@ -34,7 +34,7 @@ class GroundTruth:
     problems: list[str]
     unlabelled: int = 0  # pictures without a label file, which count as empty
     label_files: tuple[Path, ...] = ()
-    remarks: tuple[str, ...] = ()  # about what is there, but may not be meant
+    remarks: list[str] = field(default_factory=list)  # about what may not be meant
     without_category: frozenset[int] = frozenset()  # classes whose ids the file does not have
 
 

@@ -193,6 +193,28 @@ def test_a_results_file_is_scored_like_the_detector_that_wrote_it(evaluate, data
         assert document["confusion"] == live["confusion"]
 
 
+@pytest.mark.parametrize(
+    ("categories", "status", "lacking"),
+    [((1, 2, 3), 0, ""), ((0, 1, 2), 0, "0"), ((0, 90), 2, "0, 90"), ((1, 90), 0, "90")],
+)
+def test_categories_that_a_folder_lacks_are_told(
+    evaluate, dataset, tmp_path, categories, status, lacking
+):
+    detection = {"image_id": 1, "bbox": [1, 1, 20, 20], "score": 0.9}
+    results, names = tmp_path / "results.json", tmp_path / "x.names"
+    results.write_text(json.dumps([{**detection, "category_id": each} for each in categories]))
+    names.write_text("\n".join(NAMES) + "\n")
+    words = [dataset, "--detections", results, "--names", names]
+    ended, out, err = evaluate(*words, model=False)
+    lines = [line for line in err.splitlines() if "category_ids" in line]
+    assert (ended, bool(out), len(lines)) == (status, status == 0, int(bool(lacking)))
+    for line in lines:
+        kind = "Error" if status else "Warning"
+        assert line.startswith(f"{kind}: {results}: ")
+        assert f"category_ids that {dataset} lacks: {lacking}. It has 3, from 1 to 3." in line
+        assert line.endswith("counted from 0?" if 0 in categories else "place of the pictures")
+
+
 def test_coco_file_names_the_classes_of_a_model_without_names(
     tiny_detector, evaluate, dataset, tmp_path
 ):

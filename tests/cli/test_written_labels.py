@@ -33,7 +33,7 @@ def add(here, *names):
 def read(source, **options):
     """Return the label files in the order of the pictures, and the remarks."""
     truth = dataset.read(source, ["cat"], written=WrittenLabels(), **options)
-    return [str(each.relative_to(each.anchor)) for each in truth.label_files], truth.remarks
+    return [str(each.relative_to(each.anchor)) for each in truth.label_files], tuple(truth.remarks)
 
 
 def test_the_last_run_counts_where_names_went_to_others_and_back(here, detect):

@@ -134,6 +134,64 @@ def test_a_broken_detection_is_refused(tmp_path, detection, message):
     assert message in str(caught.value)
 
 
+def found(tmp_path, truth, *categories):
+    """Read one detection of each category."""
+    detection = {"image_id": 9, "bbox": [1, 2, 3, 4], "score": 0.5}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps([{**detection, "category_id": each} for each in categories]))
+    return coco_files.read_results(str(path), truth)
+
+
+@pytest.mark.parametrize(
+    ("categories", "told", "hint"),
+    [
+        (
+            [12, 3, 9, 12, 7],
+            "3 of 5 detections have category_ids that {truth} lacks: 9, 12. It has 2, from 3 to 7.",
+            "Are they of another file? detect --images-json {truth} writes the ids of this one",
+        ),
+        ([0, 3], "1 of 2 detections have", "Are they counted from 0?"),
+        ([7, *range(20, 50)], "30 of 31 detections have", "38, 39, …. It has 2"),
+    ],
+)
+def test_detections_of_unknown_categories_are_left_out_with_a_remark(
+    tmp_path, categories, told, hint
+):
+    truth = read(tmp_path, instances())
+    known = [truth.categories.index(each) for each in categories if each in truth.categories]
+    assert found(tmp_path, truth, *categories)[9].class_ids.tolist() == known
+    (remark,) = truth.remarks
+    for part in (told, hint):
+        assert part.format(truth=truth.source) in remark
+    assert not truth.problems
+
+
+def test_category_of_a_class_that_the_file_lacks_is_unknown_too(tmp_path):
+    """Detect has a new id for it, which any other program may mean otherwise."""
+    truth = read(tmp_path, instances(), ["dog", "traffic light", "cat"])
+    assert found(tmp_path, truth, 3, 8)[9].class_ids.tolist() == [2, 0]
+    (remark,) = truth.remarks
+    assert "1 of 2 detections have category_ids that" in remark
+    assert "lacks: 8. It has 2, from 3 to 7." in remark
+
+
+def test_detections_of_unknown_categories_alone_are_refused(tmp_path):
+    truth = read(tmp_path, instances())
+    with pytest.raises(InputError) as caught:
+        found(tmp_path, truth, 999, 0)
+    assert "results.json: 2 of 2 detections have category_ids that" in str(caught.value)
+    assert str(caught.value).endswith(
+        "lacks: 0, 999. It has 2, from 3 to 7. Are they counted from 0?"
+    )
+
+
+def test_known_categories_and_no_detections_need_no_remark(tmp_path):
+    truth = read(tmp_path, instances())
+    assert list(found(tmp_path, truth, 3, 7)) == [9]
+    assert found(tmp_path, truth) == {}
+    assert truth.remarks == []
+
+
 def test_written_results_give_the_same_report(tmp_path):
     examples, names = random_examples(3), tuple(named(4))
     truth_of = coco_files.GroundTruth("x", names, (1, 2, 3, 4), (), [])

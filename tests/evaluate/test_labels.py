@@ -180,10 +180,10 @@ def test_a_picture_that_is_named_twice_is_reported(tmp_path):
     (tmp_path / "list.txt").write_text("a.jpg\nb.jpg\n./a.jpg\nlink/a.jpg\n")
     truth = dataset.read(str(tmp_path / "list.txt"), NAMES)
     assert len(truth.entries) == 4
-    assert truth.remarks == (
+    assert truth.remarks == [
         f"{tmp_path}/list.txt: names 1 of 2 pictures more than once, such as {tmp_path}/a.jpg:"
-        " each counts as often",
-    )
+        " each counts as often"
+    ]
 
 
 @pytest.mark.parametrize("folder", ["images", "photos"])
@@ -199,9 +199,9 @@ def test_other_labels_in_a_second_place_are_reported(tmp_path, folder):
         f" {tmp_path}/labels/a.txt. What counts is {tmp_path}/{folder}/a.txt"
     )
     named = dataset.read(str(tmp_path / folder), NAMES, labels=str(tmp_path / "labels"))
-    assert named.remarks == ()
+    assert named.remarks == []
     (tmp_path / "labels/a.txt").write_text("0 .5 .5 1 1")
-    assert dataset.read(str(tmp_path / folder), NAMES).remarks == ()
+    assert dataset.read(str(tmp_path / folder), NAMES).remarks == []
 
 
 def test_a_folder_of_labels_may_be_named(tmp_path):
@@ -297,7 +297,7 @@ def test_labels_in_a_folder_have_the_folders_of_their_pictures(tmp_path, has_lis
     source = tmp_path / "list.txt" if has_list else tmp_path / "pics/day1"
     found, truth = labels_of(source, labels=str(tmp_path / "lab"))
     inner = [f"{tmp_path}/lab/{day}/a.txt" for day in days]
-    assert (found, truth.remarks) == (inner, ())
+    assert (found, truth.remarks) == (inner, [])
     (tmp_path / "lab/day1/a.txt").unlink()  # the one above is that of another picture
     found, truth = labels_of(source, labels=str(tmp_path / "lab"))
     assert (found, truth.unlabelled) == (inner[1:], 1)

@@ -60,6 +60,7 @@ def read_truth(
     return GroundTruth(
         *(source, names, tuple(numbers.get(i, free + i) for i in range(len(names)))),
         *(tuple(entries), problems),
+        remarks=[*_found_by_a_network(file)] if needs_objects else [],
         without_category=frozenset(range(len(names))) - set(numbers),
     )
 
@@ -224,6 +225,16 @@ def _objects(
         crowd = bool(each.get("iscrowd", 0))
         rows.setdefault(image_id, _Rows()).add(box, class_id, extra=area, crowd=crowd)
     return rows
+
+
+def _found_by_a_network(file: _JsonFile) -> Iterable[str]:
+    """Yield a line if most annotations have a score, which people do not give."""
+    annotations = file.list("annotations")
+    count = sum("score" in each for each in annotations)
+    if 2 * count > len(annotations):
+        what = f"{count} of {len(annotations)} annotations have a score, as detect writes them"
+        hint = "Unless you corrected them, a network is measured by its own results"
+        yield f"{file.name}: {what}. {hint}"
 
 
 def _report_unknown_categories(where: str, counts: Counter[int], truth: GroundTruth) -> None:

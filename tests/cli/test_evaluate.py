@@ -215,6 +215,18 @@ def test_categories_that_a_folder_lacks_are_told(
         assert line.endswith("counted from 0?" if 0 in categories else "place of the pictures")
 
 
+def test_a_data_set_that_detect_wrote_is_announced_as_ground_truth(
+    tiny_detector, evaluate, dataset, tmp_path, capsys
+):
+    labelled = tmp_path / "labelled.json"
+    words = [*tiny_detector.options, "--names", tiny_detector.names, "--coco-dataset", labelled]
+    assert cli.main(["detect", *map(str, [dataset / "images", *words, "--threshold", 0.01])]) == 0
+    capsys.readouterr()
+    _, _, err = evaluate(labelled, "--images", dataset / "images")
+    assert f"Warning: {labelled}: " in err
+    assert "annotations have a score, as detect writes them. Unless you corrected them" in err
+
+
 def test_coco_file_names_the_classes_of_a_model_without_names(
     tiny_detector, evaluate, dataset, tmp_path
 ):

@@ -192,6 +192,16 @@ def test_known_categories_and_no_detections_need_no_remark(tmp_path):
     assert truth.remarks == []
 
 
+@pytest.mark.parametrize(("scored", "remarks"), [(0, 0), (1, 0), (2, 1), (3, 1)])
+def test_annotations_with_scores_are_announced(tmp_path, scored, remarks):
+    annotation = instances()["annotations"][0]
+    annotations = [{**annotation, "score": 0.9}] * scored + [annotation] * (3 - scored)
+    told = read(tmp_path, instances(annotations=annotations)).remarks
+    hint = "Unless you corrected them, a network is measured by its own results"
+    what = f"truth.json: {scored} of 3 annotations have a score, as detect writes them. {hint}"
+    assert [what in each for each in told] == [True] * remarks
+
+
 def test_written_results_give_the_same_report(tmp_path):
     examples, names = random_examples(3), tuple(named(4))
     truth_of = coco_files.GroundTruth("x", names, (1, 2, 3, 4), (), [])

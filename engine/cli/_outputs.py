@@ -158,12 +158,14 @@ def progress(arguments: argparse.Namespace) -> Progress:
 
 def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list[Sink]:
     """Create the sinks; each raises an error now if it cannot write its output."""
-    from engine.cli import _model, _output_files
+    from engine.cli import _model, _output_files, _sources
     from engine.cli._sinks.kept import Kept
     from engine.cli._sinks.record import Record, Replaced
     from engine.cli._sinks.table import Table
 
     _check_combination(arguments)
+    if written_to(arguments) and not arguments.resume:
+        _sources.require_one(feed)
     images = getattr(arguments, "images_json", None)
     reserved = feed.reserved
     for each in filter(None, [*feed.known_files, *_model.files(arguments), images]):

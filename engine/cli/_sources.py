@@ -200,9 +200,6 @@ def feed(
     found = tuple(expand(names, recursive=arguments.recursive))
     if not found:
         raise InputError(_NOTHING_NAMED)
-    if arguments.overwrite and all(map(_is_missing, found)):
-        problem = found[0].problem or f"{shown(found[0].name)}: no such file or folder"
-        raise InputError(f"{problem.removesuffix('.')}. Nothing is read, so nothing is replaced")
     goes_on = arguments.resume or arguments.overwrite
     found = _without_results(found, output_folders, goes_on=goes_on)
     found = _without_earlier_results(found)
@@ -256,6 +253,17 @@ def _some(media: Iterable[Media]) -> Iterator[Media]:
         yield each
     if is_empty:
         raise InputError(_NOTHING_NAMED)
+
+
+def require_one(feed: Feed) -> None:
+    """Raise an error if no source exists, before an output appears or is replaced."""
+    if feed.found and all(_is_missing(each.media) for each in feed.found):
+        media = feed.found[0].media
+        problem = media.problem or f"{shown(media.name)}: no such file or folder"
+        more = f", and {len(feed.found) - 1} more" if len(feed.found) > 1 else ""
+        raise InputError(
+            f"{problem.removesuffix('.')}{more}. Nothing is read, so nothing is written"
+        )
 
 
 def _is_missing(media: Media) -> bool:

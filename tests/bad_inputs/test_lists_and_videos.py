@@ -25,7 +25,7 @@ LISTS = {
     "one missing": (b"street.png\ngone.png\nb.png\n", 1),
     "another list": (b"street.png\nother.txt\nb.png\n", 1),
     "a NUL": (b"street.png\na\0b.png\nb.png\n", 1),
-    "damaged UTF-16": (b"\xff\xfe" + b"a\0" * 9 + b"\xd8", 1),
+    "damaged UTF-16": (b"\xff\xfe" + b"a\0" * 9 + b"\xd8", 2),
     "nothing": (b"", 2),
 }
 

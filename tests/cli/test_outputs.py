@@ -216,16 +216,27 @@ def test_impossible_outputs_are_one_error_line(detect, tree, arguments, message)
     assert snapshot(tree) == before
 
 
+def test_outputs_do_not_appear_for_nothing(detect, tree):
+    before = snapshot(tree)
+    outputs = ("--csv", "a.csv", "--save-txt", "texts", "-o", "drawn")
+    done = detect("no.jpg", *outputs)
+    assert (done.status, done.out) == (2, "")
+    assert "no.jpg: no such file or folder. Nothing is read, so nothing is written" in done.err
+    assert snapshot(tree) == before
+    assert detect("one/7.jpg", *outputs).status == 0
+
+
 def test_outputs_are_not_replaced_for_nothing(detect, tree):
     (tree / "old.csv").write_text("kept")
     (tree / "list.txt").write_text("no.jpg\nno/*.jpg\nno\nno.txt\nno.mp4\nno\0.jpg\n")
     done = detect("list.txt", "--csv", "old.csv", "--overwrite")
     assert (done.status, done.out) == (2, "")
-    assert done.err.endswith("Nothing is read, so nothing is replaced\n")
+    end = "no.jpg: no such file or folder, and 5 more. Nothing is read, so nothing is written\n"
+    assert done.err.endswith(end)
     assert (tree / "old.csv").read_text() == "kept"
     (tree / "empty").mkdir()
     done = detect("empty", "--csv", "old.csv", "--overwrite")
-    assert done.err.endswith("/**/*.*'. Nothing is read, so nothing is replaced\n")
+    assert done.err.endswith("/**/*.*'. Nothing is read, so nothing is written\n")
     assert detect("list.txt", "one/7.jpg", "--csv", "old.csv", "--overwrite").status == 1
     assert (tree / "old.csv").read_text() != "kept"
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from engine.evaluate.ranking import Counts
     from engine.evaluate.score import ClassScore, Report, Rules
 
-_MAX_PROBLEMS = 20
 _MAX_CONFUSED = 5
 _KEEP_ALL = 1.0  # no IoU exceeds it
 
@@ -157,10 +156,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
         for path in written:
             _output_record.add_file(path)
-    has_no_labels = 0 < truth.unlabelled == len(truth.entries)
-    if has_no_labels:
+    if truth.has_no_labels:
         print_stderr("Error: no picture has a label file: nothing was measured. See --labels")
-    return FAILED if failures or truth.problems or has_no_labels else 0
+    return FAILED if failures or truth.problems or truth.has_no_labels else 0
 
 
 # ------------------------------------------------------------ input
@@ -332,15 +330,12 @@ def _new_folder(arguments: argparse.Namespace, option: str) -> Path | None:
 
 
 def _print_problems(truth: GroundTruth, failures: Sequence[str]) -> None:
-    warnings = [*truth.remarks, *truth.problems]
-    for kind, lines in (("Warning", warnings), ("Error", failures)):
-        for line in lines[:_MAX_PROBLEMS]:
-            print_stderr(f"{kind}: {line}")
-        if len(lines) > _MAX_PROBLEMS:
-            print_stderr(f"{kind}: … and {len(lines) - _MAX_PROBLEMS} more")
-    if truth.unlabelled:
-        count = f"{truth.unlabelled} of {len(truth.entries)}"
-        print_stderr(f"Warning: {count} pictures have no label file: they count as empty")
+    from engine.evaluate.ground_truth import shortened
+
+    for line in truth.warnings():
+        print_stderr(f"Warning: {line}")
+    for line in shortened(failures):
+        print_stderr(f"Error: {line}")
     if written := written_labels(truth.label_files):
         count = f"{len(written)} of {len(truth.label_files)}"
         hint = "Unless you corrected them, a network is measured by its own results"

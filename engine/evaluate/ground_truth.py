@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -10,6 +10,7 @@ from typing import TypeAlias
 from engine.evaluate.examples import Objects
 from engine.vision.serialize import COCO_CATEGORIES, are_coco_classes
 
+_MOST_LINES = 20  # of warnings, and of errors
 ReadObjects: TypeAlias = Callable[[tuple[int, int]], Objects]  # for the size of the picture
 
 
@@ -36,6 +37,24 @@ class GroundTruth:
     label_files: tuple[Path, ...] = ()
     remarks: list[str] = field(default_factory=list)  # about what may not be meant
     without_category: frozenset[int] = frozenset()  # classes whose ids the file does not have
+
+    @property
+    def has_no_labels(self) -> bool:
+        return 0 < self.unlabelled == len(self.entries)
+
+    def warnings(self) -> Iterator[str]:
+        """Yield lines about what was read, a limited number of them."""
+        yield from shortened([*self.remarks, *self.problems])
+        if self.unlabelled:
+            count = f"{self.unlabelled} of {len(self.entries)}"
+            yield f"{count} pictures have no label file: they count as empty"
+
+
+def shortened(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the first lines, and how many more there are."""
+    yield from lines[:_MOST_LINES]
+    if len(lines) > _MOST_LINES:
+        yield f"… and {len(lines) - _MOST_LINES} more"
 
 
 def coco_category_ids(names: Sequence[str]) -> tuple[int, ...]:

@@ -245,6 +245,8 @@ class YOLO:
             truth = coco_files.read_truth(source, detector.labels)
         else:
             truth = dataset.read(source, detector.labels, labels=labels)
+        if truth.has_no_labels:
+            raise InputError(f"{source}: no picture has a label file. labels= names their folder")
         examples: list[Example] = []
         broken: list[ImageError] = []
         found = detector.stream(
@@ -260,7 +262,7 @@ class YOLO:
                 continue
             detections, objects = Detections.from_result(result), entry.objects(result.size)
             examples.append(Example(entry.image_id, result.size, objects, detections, entry.path))
-        for each in broken:
+        for each in (*truth.warnings(), *broken):
             _log.warning("%s", each)
         if broken and not examples:
             raise broken[0]

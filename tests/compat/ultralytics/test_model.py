@@ -351,6 +351,18 @@ def test_evaluation_leaves_out_what_is_no_picture(model, folder, caplog):
         model.val("more")
 
 
+def test_evaluation_tells_what_is_wrong_with_labels(model, folder, caplog):
+    with pytest.raises(InputError, match="more: no picture has a label file"):
+        model.val("more")
+    model("more/a.png", **LOW)[0].save_txt(folder / "more/a.txt")
+    with (folder / "more/a.txt").open("a") as file:
+        file.write("99 0.5 0.5 0.2 0.2\n")
+    shutil.copy(folder / "more/a.png", folder / "more/c.png")
+    model.val("more")
+    assert "a.txt:" in caplog.text
+    assert "pictures have no label file: they count as empty" in caplog.text
+
+
 def test_a_classifier_cannot_be_evaluated(classifier):
     with pytest.raises(InputError, match=r"val\(\): expected a detector, got a classifier"):
         classifier.val("more")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
+from numbers import Real
 from pathlib import Path
+from reprlib import repr as brief
 from typing import Any, TypeAlias, TypeGuard, cast
 
 import numpy as np
@@ -73,8 +76,9 @@ def read_weights(source: Content, network: Graph, epsilon: float) -> tuple[Weigh
 
 
 def checked_epsilon(epsilon: float) -> float:
-    if not epsilon > 0:
-        raise InputError(f"epsilon: expected a positive number, got {epsilon}")
+    is_number = isinstance(epsilon, Real) and not isinstance(epsilon, bool)
+    if not (is_number and 0 < epsilon < math.inf):
+        raise InputError(f"epsilon: expected a positive number, got {brief(epsilon)}")
     return epsilon
 
 

@@ -1,5 +1,6 @@
 """install() puts the functions into an installed cv2, here also into one that imitates it."""
 
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -112,8 +113,13 @@ def test_a_second_install_changes_the_epsilon_of_networks_read_later(cv2, tmp_pa
     assert output(cv2.dnn.readNetFromDarknet(*files)) == opencvs
     assert output(cv2.dnn.DetectionModel(*files).net) == opencvs
     assert output(cv2.dnn.readNet(*files, epsilon=1e-5)) == darknets
-    with pytest.raises(InputError, match="epsilon: expected a positive number, got -1"):
-        cv2_dnn.install(epsilon=-1)
+
+
+@pytest.mark.parametrize("epsilon", [-1, "x", True, float("nan"), float("inf"), [1e-6]])
+def test_an_epsilon_that_is_no_positive_number_is_refused(cv2, epsilon):
+    expected = re.escape(f"epsilon: expected a positive number, got {epsilon!r}")
+    with pytest.raises(InputError, match=expected):
+        cv2_dnn.install(epsilon=epsilon)
 
 
 def test_an_error_names_its_function_once(cv2):

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from engine.compat import cv2_dnn as dnn
 
-frame = np.asarray(Image.open("docs/parcel.jpg").convert("RGB"))[:, :, ::-1]
+picture = ImageOps.exif_transpose(Image.open("docs/parcel.jpg"))  # upright, as imread() returns it
+frame = np.asarray(picture.convert("RGB"))[:, :, ::-1]  # BGR
 model = dnn.DetectionModel("weights/codes.weights", "cfg/codes.cfg")
 model.setInputParams(size=(416, 416), scale=1 / 255, swapRB=True)
 names = Path("cfg/codes.names").read_text().splitlines()

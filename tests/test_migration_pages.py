@@ -5,8 +5,11 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from engine.vision.image import read
 from tests import needs
 from tests.compat.cv2_dnn.cases import small_model
 from tests.pictures import write_picture
@@ -56,6 +59,27 @@ def test_programs_run_as_printed(fresh, page, code):
     if re.search(rf"^import {module}$", code, re.MULTILINE):
         needs.package(module)
     exec(program, {})
+
+
+@pytest.mark.parametrize("file", ["docs/from-opencv.md", "examples/11_opencv_dnn.py"])
+def test_without_opencv_a_picture_is_read_as_imread_reads_it(fresh, file):
+    text = (DOCS.parent / file).read_text(encoding="utf-8")
+    lines = r"^(?:import numpy|from PIL|picture =|frame = np).*\n"
+    reading = "".join(re.findall(lines, text, re.MULTILINE))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.open("dog.jpg").save("dog.jpg", exif=exif)
+    known = {}
+    exec(reading.replace("docs/parcel.jpg", "dog.jpg"), known)
+    np.testing.assert_array_equal(known["frame"], read("dog.jpg").pixels[..., ::-1])
+
+
+def test_the_conversion_of_16_bit_grey_keeps_upper_bytes():
+    text = (DOCS / "from-opencv.md").read_text(encoding="utf-8")
+    conversion = re.search(r"`(Image\.fromarray\(.*\))`", text)[1]
+    values = np.array([[0, 255, 256, 40000, 65535]], np.uint16)
+    picture = eval(conversion, {"Image": Image, "np": np, "picture": Image.fromarray(values)})
+    assert np.asarray(picture).tolist() == [[0, 0, 1, 156, 255]]
 
 
 def _is_old(module):

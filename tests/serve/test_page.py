@@ -474,6 +474,8 @@ def test_page_helps_when_nothing_is_shown(page, pictures):
     assert page.text("#nothing-text").startswith(f"The best guess is {before[0][0]} with")
     page.one("#nothing-action").click()
     assert page.rows() == before[: len(page.rows())] != []
+    badge = page.browser.execute_script("return document.querySelector('.thumb span').textContent;")
+    assert badge == str(len(page.rows()))
 
 
 def test_boxes_can_be_clicked(page, pictures):

@@ -475,7 +475,7 @@ function say(title, text) {
 
 function setThreshold(value) {
   byId("threshold").value = value;
-  byId("threshold").dispatchEvent(new Event("input"));
+  for (const kind of ["input", "change"]) byId("threshold").dispatchEvent(new Event(kind));
 }
 
 function describe(entries) {

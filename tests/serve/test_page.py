@@ -640,12 +640,19 @@ def test_full_server_is_asked_again(page, server, pictures):
 def test_picture_at_a_url_is_shown(browser, detector, pictures, monkeypatch):
     monkeypatch.setattr(remote_pictures, "is_public", lambda address: address == "127.0.0.1")
     access = Access(allow_urls=True)
-    with website({"/a.png": pictures[0]}) as (site, _), serving(detector, access=access) as server:
+    with (
+        website(dict.fromkeys(("/a.png", "/100%.png"), pictures[0])) as (site, _),
+        serving(detector, access=access) as server,
+    ):
         page = Page(browser, server)
         page.one("#url").send_keys(f"{site}/a.png")
         page.one("#address button").click()
         page.wait_for("a.png")
         assert page.rows() == found_in(detector(pictures[0]))
+        page.one("#url").clear()
+        page.one("#url").send_keys(f"{site}/100%.png")
+        page.one("#address button").click()
+        page.wait_for("100%.png")
         page.one("#url").clear()
         page.one("#url").send_keys("http://10.0.0.1/a.png")
         page.one("#address button").click()

@@ -612,8 +612,16 @@ async function addUrl(url) {
   const { signal } = clearing;
   const response = await request("picture", { method: "POST", headers, signal, body: JSON.stringify({ url }) });
   const content = await response.blob();
-  const name = decodeURIComponent(new URL(url).pathname.split("/").pop()) || "picture";
-  await add([new File([content], name, { type: content.type })]);
+  await add([new File([content], nameIn(url) || "picture", { type: content.type })]);
+}
+
+function nameIn(url) {
+  const name = new URL(url).pathname.split("/").pop();
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name; // a % that encodes nothing
+  }
 }
 
 const filesOf = (list) => [...(list ?? [])];

@@ -85,6 +85,12 @@ fetch = (path, { signal }) => new Promise((resolve, reject) => {
 });
 """
 
+HOLD = """
+const ask = fetch;
+const released = new Promise((resolve) => (window.release = resolve));
+fetch = (...given) => released.then(() => ask(...given));
+"""
+
 PIXELS = """
 const picture = document.getElementById("picture");
 const canvas = document.createElement("canvas");
@@ -382,6 +388,45 @@ def test_a_file_that_is_gone_is_not_a_lost_server(page, tmp_path, pictures):
     page.browser.execute_script("window.ask = fetch; fetch = () => Promise.reject(new Error());")
     page.choose(other)
     page.wait(lambda: "The server does not respond" in page.text("#status"))
+
+
+def test_a_file_that_goes_before_its_turn_is_not_a_lost_server(page, tmp_path, pictures):
+    paths = [tmp_path / f"{number}.png" for number in range(6)]
+    for path in paths:
+        path.write_bytes(pictures[0])
+    paths[4].write_bytes(b"")
+    page.browser.execute_script(HOLD)
+    page.choose("\n".join(map(str, paths)))
+    page.wait(lambda: page.text("#status") == "Processing 6 pictures…")
+    paths[5].unlink()
+    page.browser.execute_script("window.release();")
+    page.wait(lambda: "2 of 6 files are not shown: 4.png, 5.png" in page.text("#status"))
+    page.all(".thumb")[5].click()
+    page.wait(lambda: page.text("#status").startswith("5.png: The browser cannot read the file"))
+    page.all(".thumb")[4].click()
+    page.wait(lambda: page.text("#status").startswith("4.png: picture: expected JPEG"))
+    assert "got an empty file" in page.text("#status")
+
+
+def test_boxes_are_not_drawn_onto_a_picture_that_is_gone(page, detector, tmp_path, pictures):
+    paths = [tmp_path / f"{number}.png" for number in range(3)]
+    for path, content in zip(paths, pictures, strict=False):
+        path.write_bytes(content)
+    page.choose("\n".join(map(str, paths)))
+    counts = [str(len(detector(each))) for each in pictures[:3]]
+    page.wait(lambda: [each.text for each in page.all(".thumb span")] == counts)
+    paths[1].unlink()
+    for _ in range(2):
+        page.all(".thumb")[1].click()
+        page.wait(
+            lambda: page.text("#status").startswith("1.png: The browser cannot read the file")
+        )
+        page.wait(lambda: not page.one("#figure").is_displayed())
+        assert page.rows() == found_in(detector(pictures[1]))
+        page.all(".thumb")[2].click()
+        page.wait_for("2.png")
+        assert page.one("#figure").is_displayed()
+        assert page.text("#status") == ""
 
 
 def test_pasted_picture_is_detected(page, detector, pictures):

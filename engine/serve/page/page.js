@@ -28,7 +28,7 @@ const SAMPLES = [
 
 const byId = (id) => document.getElementById(id);
 const hiddenClasses = new Set();
-const items = []; // the pictures: {file, signal, url, entry or error}
+const items = []; // the pictures: {file, signal, content, url, entry or error}; `content` is what the browser shows
 let model = null;
 let clearing = new AbortController(); // ends the requests of the pictures that Clear takes away
 let current = null; // the item, or the frame of a video, on display
@@ -139,9 +139,12 @@ async function post({ file, signal }, settings, accept = "application/json") {
   }
 }
 
+// Reads a stream, because a slice of a file that was deleted before its first use is empty and no error.
 async function firstBytes(file, count) {
-  const content = await file.slice(0, count).arrayBuffer().catch(() => { throw new Error(CHANGED); });
-  return new Uint8Array(content);
+  const reader = file.stream().getReader();
+  const { value = [] } = await reader.read().catch(() => { throw new Error(CHANGED); });
+  await reader.cancel();
+  return value.slice(0, count);
 }
 
 // Posts again while the server is full, when it says that there may be room.
@@ -165,6 +168,7 @@ async function detect(item) {
     const content = await viewable(item);
     const small = content && await thumbnail(content).catch(() => content);
     if (!content || item.signal.aborted) return;
+    item.content = content;
     item.url = URL.createObjectURL(content);
     item.thumb.image.src = URL.createObjectURL(small);
   } catch (error) {
@@ -220,10 +224,20 @@ async function show(item) {
   byId("figure").hidden = !item.url;
   if (item.url) {
     picture.src = item.url;
-    await picture.decode().catch(() => undefined);
+    const lost = await picture.decode().catch(() => firstBytes(item.content, 1)).then(() => null, (error) => error);
     if (item !== current) return;
+    if (lost) withdraw(item, lost);
   }
   refresh();
+}
+
+// Leaves the detections of a picture whose file is gone.
+function withdraw(item, error) {
+  URL.revokeObjectURL(item.url);
+  Object.assign(item, { url: undefined, error });
+  byId("figure").hidden = true;
+  updateThumb(item);
+  showProblem(item);
 }
 
 function showProblem(item) {
@@ -548,6 +562,7 @@ async function keepFrame() {
   const item = current;
   stopFollowing();
   if (!item?.entry) return;
+  item.content = item.file;
   item.url = URL.createObjectURL(item.file);
   addThumb(item);
   item.thumb.image.src = item.url;

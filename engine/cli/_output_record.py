@@ -45,11 +45,6 @@ class Owned(NamedTuple):
         """Tell whether a run has written pictures, crops or labels of this name, or may have."""
         return bool(self.picture) and (what in self.holds or not self.holds)
 
-    @property
-    def has_labels_of_others(self) -> bool:
-        """Whether labels were there before a run claimed the name, and no run replaced them."""
-        return _FOUND in self.holds and _LABELS not in self.holds
-
 
 def add_file(path: Path, holds: tuple[str, ...] = (), *, is_done: bool = True) -> None:
     """Record a file in its folder, so that searches for pictures leave it out."""

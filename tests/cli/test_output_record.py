@@ -211,7 +211,8 @@ def test_a_run_that_overwrites_and_stops_is_completed_by_resume(here, detect, ha
     assert detect(*run, *other, "--overwrite")[0] == 0
     assert files_below(here / "out") | files_below(here / "texts") != expected
     if not has_record:
-        (here / "out" / FILE).unlink()
+        for record in here.rglob(FILE):
+            record.unlink()
     good = (here / "pics/b/x.jpg").read_bytes()
     (here / "pics/b/x.jpg").write_bytes(b"no picture")
     assert detect(*run, *wanted, "--overwrite", "--fail-fast")[0] == 1
@@ -253,22 +254,60 @@ def test_labels_of_others_are_not_replaced_wherever_they_are(here, detect):
     run = ("pics", "--save-txt", "elsewhere")
     for option in ("--overwrite", "--resume", "--overwrite"):
         status, told = detect(*run, option)
-        is_refused = "would replace x.txt, which no run has written. Name another folder" in told
+        is_refused = "would replace x.txt, which no run has written as it is. Name" in told
         assert (status, is_refused) == ((0, False) if option == "--resume" else (2, True))
         assert mine.read_text() == "0 .5 .5 1 1\n"
 
 
-def test_labels_that_somebody_has_added_since_are_not_replaced(here, detect):
+HAND = "0 .111 .5 .1 .1\n"
+
+
+@pytest.mark.parametrize("change", ["added", "corrected", "copied"])
+def test_labels_that_somebody_has_changed_are_not_replaced(here, detect, change):
     add(here, "x.jpg", "y.jpg")
     run = ("--save-txt", "texts", "-o", "drawn")
-    assert detect("pics/x.jpg", *run)[0] == 0
+    assert detect("pics/x.jpg" if change == "added" else "pics", *run)[0] == 0
     mine = here / "texts" / "y.txt"
-    mine.write_text("0 .5 .5 1 1\n")
+    if change == "copied":
+        for each in here.glob("texts/*.txt"):
+            each.unlink()
+    mine.write_text(HAND)
     status, told = detect("pics", *run, "--overwrite")
-    assert (status, "would replace y.txt, which no run has written" in told) == (2, True)
-    assert mine.read_text() == "0 .5 .5 1 1\n"
+    assert (status, "would replace y.txt, which no run has written as it is" in told) == (2, True)
+    assert detect("pics", *run, "--resume")[0] == 0
+    assert mine.read_text() == HAND
     mine.unlink()
-    assert detect("pics", *run, "--overwrite")[0] == 0
+    for option in ("--overwrite", "--resume", "--overwrite"):
+        assert detect("pics", *run, option)[0] == 0
+
+
+def test_a_run_that_goes_on_keeps_labels_that_were_made_before_another_was_stopped(here, detect):
+    names = [f"{name}.jpg" for name in "abcd"]
+    add(here, *names)
+    assert detect("pics", "-o", "out")[0] == 0
+    labels = [here / "out" / f"{name[0]}.txt" for name in names]
+    for each in labels:
+        each.write_text(HAND)
+    good = (here / "pics/b.jpg").read_bytes()
+    (here / "pics/b.jpg").write_bytes(b"no picture")
+    assert detect("pics", "-o", "out", "--overwrite", "--fail-fast")[0] == 1
+    (here / "pics/b.jpg").write_bytes(good)
+    assert detect("pics", "-o", "out", "--save-txt", "out", "--resume")[0] == 0
+    assert {each.read_text() for each in labels} == {HAND}
+
+
+def test_damaged_digests_protect_labels(here, detect):
+    add(here, "x.jpg", "y.jpg")
+    run = ("pics", "--save-txt", "texts")
+    assert detect(*run)[0] == 0
+    digests = here / "texts" / ".engine-labels.jsonl"
+    first, second = digests.read_bytes().splitlines(keepends=True)
+    digests.write_bytes(b"[]\n\xff\n" + first + second[:20])
+    status, told = detect(*run, "--overwrite")
+    assert (status, "would replace y.txt, which no run has written" in told) == (2, True)
+    (here / "texts" / "y.txt").unlink()
+    for _ in range(2):
+        assert detect(*run, "--overwrite")[0] == 0
 
 
 def test_labels_of_others_are_kept_whatever_name_the_next_run_gives(here, detect):

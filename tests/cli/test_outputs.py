@@ -389,16 +389,16 @@ def test_labels_keep_the_list_and_files_next_to_pictures(detect, tree):
 
 def test_links_in_a_folder_of_outputs_are_replaced_and_not_their_files(detect, tree):
     (tree / "store").write_text("mine")
-    outputs = ("-o", "drawn", "--save-txt", "texts")
-    links = [tree / "drawn" / "7.jpg", tree / "texts" / "7.txt"]
-    assert detect("one/7.jpg", *outputs).status == 0
-    for link in links:
-        link.unlink()
-        link.symlink_to("../store")
-    assert detect("one/7.jpg", *outputs).status == 2
-    assert detect("one/7.jpg", *outputs, "--overwrite").status == 0
+    link, labels = tree / "drawn" / "7.jpg", tree / "texts" / "7.txt"
+    for each in (link, labels):
+        each.parent.mkdir()
+        each.symlink_to("../store")
+    drawn = ("one/7.jpg", "-o", "drawn")
+    assert detect(*drawn).status == 2
+    assert detect(*drawn, "--save-txt", "texts", "--overwrite").status == 2  # its labels are mine
+    assert detect(*drawn, "--overwrite").status == 0
     assert (tree / "store").read_text() == "mine"
-    assert not any(map(os.path.islink, links))
+    assert (link.is_symlink(), labels.is_symlink()) == (False, True)
 
 
 def test_labels_keep_those_next_to_a_folder_of_any_name(detect, tree):

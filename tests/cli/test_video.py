@@ -63,6 +63,27 @@ def test_frames_are_distinguished_in_every_output(detect, tree):
     assert {row["frame"] for row in rows} <= {"0", "2", ""}
 
 
+@pytest.mark.parametrize("before", [(), ("--stride", "2"), ("--resume",)])
+@pytest.mark.parametrize("by_stdin", [False, True])
+def test_labels_of_frames_that_somebody_has_made_are_not_replaced(detect, tree, before, by_stdin):
+    mine = tree / "labels" / "clip_000001.txt"
+    mine.parent.mkdir()
+    hand = "0 .111 .5 .1 .1\n"
+    if before[:1] != ("--stride",):
+        mine.write_text(hand)
+    if before:
+        assert detect("clip.mp4", "--save-txt", "labels", *before).status == 0
+    mine.write_text(hand)
+    source, more = ("-", {"stdin": "clip.mp4\n"}) if by_stdin else ("clip.mp4", {})
+    done = detect(source, "--save-txt", "labels", "--overwrite", **more)
+    told = "would replace clip_000001.txt, which no run has written as it is"
+    assert (done.status, told in done.err) == (2, True)
+    assert mine.read_text() == hand
+    mine.unlink()
+    for _ in range(2):
+        assert detect("clip.mp4", "--save-txt", "labels", "--overwrite").status == 0
+
+
 def test_an_annotated_video_plays_as_long_as_its_source(detect, tree):
     done = detect("clip.mp4", "odd.mkv", "a.jpg", "-o", "out", "--stride", "2")
     assert done.status == 0

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from engine.cli._label_digests import LabelDigests
 from engine.cli._output_files import Existing, OutputFolder, ReservedPaths, real
-from engine.cli._output_record import owners_in
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
@@ -38,11 +38,7 @@ class Labels(Sink):
         self._with_score = with_score
         self._real = lru_cache(maxsize=256)(real)
         self._replaces = existing == "replace"
-        owners = owners_in(folder)  # as they were before this run
-        self._of_others = {f"{each.name}.txt" for each in owners if each.has_labels_of_others}
-        written = [each for each in owners if each.may_have("labels")]
-        self._written = {each.name for each in written}
-        self._own = {(f"{each.name}.txt", real(each.picture)) for each in written}
+        self._digests = LabelDigests(self._folder.path)
         pictures = [each for each in known if not each.media.has_frames]
         for media, output in pictures:
             self._protect_labels_of(media.name, f"{output}.txt")
@@ -53,20 +49,21 @@ class Labels(Sink):
         videos = [output for media, output in known if media.has_frames]
         self._folder.check(each for output in videos for each in self._labels_of_frames(output))
         for _, output in pictures:
-            self._protect_found(f"{output}.txt", output)
+            self._protect(f"{output}.txt")
         for output in videos:
             for name in self._labels_of_frames(output):
-                self._protect_found(name, output)
+                self._protect(name)
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         name = _name_of(item)
-        if not self._replaces and name in self._of_others and self._folder.has(name):
+        if not self._replaces and self._digests.is_changed(name):
             return  # an interrupted --overwrite has wanted to replace this picture's outputs
         if not item.frame:
             self._protect_labels_of(item.name, name)
-            self._protect_found(name, name.removesuffix(".txt"))
+        self._protect(name)
         content = outcome.to_yolo(conf=self._with_score).encode()
         with self._folder.new_file(name) as file:
+            self._digests.add(file.path.relative_to(self._folder.path).as_posix(), content)
             file.part.write_bytes(content)
 
     def lacks(self, item: Item) -> bool:
@@ -101,20 +98,19 @@ class Labels(Sink):
                 raise InputError(f"{where}: {problem}. Name another folder")
         if not self._replaces:
             return
-        labels = all_labels(Path(picture))
-        if (name, real(picture)) not in self._own:
-            labels += labels_next_to_folder(Path(picture))
-        if is_next_to_it or real(target) in map(real, labels):
+        labels = [*all_labels(Path(picture)), *labels_next_to_folder(Path(picture))]
+        is_label_file = real(target) in map(real, labels)
+        if is_next_to_it or (is_label_file and self._digests.is_changed(name)):
             where = f"--save-txt {shown(self._folder.path)}"
             problem = f"with --overwrite would replace labels of {shown(picture)}"
             raise InputError(f"{where}: {problem}. Name another folder")
 
-    def _protect_found(self, name: str, output: str) -> None:
-        """Refuse to overwrite labels that were there before, or that somebody has added."""
-        if self._replaces and output not in self._written and self._folder.has(name):
+    def _protect(self, name: str) -> None:
+        """Refuse to overwrite labels that somebody has made or corrected."""
+        if self._replaces and self._digests.is_changed(name):
             where = f"--save-txt {shown(self._folder.path)}"
             problem = f"with --overwrite would replace {shown(name)}, which no run has written"
-            raise InputError(f"{where}: {problem}. Name another folder, or remove the file")
+            raise InputError(f"{where}: {problem} as it is. Name another folder, or remove it")
 
 
 def _name_of(item: Item) -> str:

@@ -38,17 +38,19 @@ class LabelDigests:
 
     def add(self, name: str, content: bytes) -> None:
         """Record a file before it appears."""
-        line = json.dumps({"labels": name, "sha256": _digest(content)}).encode() + b"\n"
+        entry = name, _digest(content)
+        if entry in self._known:
+            return
+        line = json.dumps({"labels": name, "sha256": entry[1]}).encode() + b"\n"
         try:
             with self._path.open("ab+") as file, locks.held(file):
-                end = file.seek(0, os.SEEK_END)
-                file.seek(max(end - 1, 0))
+                file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
                 if file.read(1) not in (b"", b"\n"):  # a run was killed within its line
                     line = b"\n" + line
                 file.write(line)
         except OSError as error:
             raise unwritable(self._path, error) from None
-        self._known.add((name, _digest(content)))
+        self._known.add(entry)
 
     @cached_property
     def _known(self) -> set[tuple[str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
 
+from engine.cli._frame_names import FrameNames
 from engine.cli._output_files import real
 from engine.cli._output_record import FILE as RECORD
 from engine.cli._output_record import OutputRecord, Owned
@@ -20,6 +21,7 @@ from engine.sources.video_writer import extension_for
 
 _log = logging.getLogger("engine")
 _NOBODY = ""  # owns a name that two folders give to different pictures
+_OF_FRAMES = ("labels", "labels of others", "crops")  # of which each frame has files of its own
 
 
 class OutputNames:
@@ -27,7 +29,8 @@ class OutputNames:
 
     A name repeats the folders of its source below `common`. A source that is not in `common`
     repeats its whole path. With `resumes` a source keeps the name that it has in the records of the
-    output `folders`, and no other source gets that name.
+    output `folders`, and no other source gets that name. No picture gets the name of a video's
+    frame if these have files; with `resumes` or `replaces` this includes those of earlier runs.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class OutputNames:
         needs_stems: bool,
         folders: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         resumes: bool = False,
+        replaces: bool = False,
     ) -> None:
         """Create names; with `needs_stems` x.jpg and x.png differ, as both would have a x.txt.
 
@@ -54,6 +58,13 @@ class OutputNames:
         self._owners: dict[str, str] = {}  # pictures, by the keys of names of earlier runs
         self._earlier: dict[str, list[str]] = {}  # names, by pictures
         self._keeps_any = False  # of these names
+        self._frames = FrameNames()
+        written = {each for record in self._records for each in record.holds}
+        self._frames_have_files = not written.isdisjoint(_OF_FRAMES)
+        for record in self._records if resumes or replaces else ():
+            for each in record.owners.values():
+                if any(map(each.may_have, _OF_FRAMES)):
+                    self._frames.add(each.name, is_video=media_of(each.picture).has_frames)
         for record in self._records if resumes else ():
             for key, (name, picture, is_done, _) in record.owners.items():
                 if not picture:
@@ -70,13 +81,10 @@ class OutputNames:
 
     def name_of(self, media: Media) -> tuple[str, bool]:
         """Return the name for the next source, and whether a number distinguishes it."""
-        default = "video" if media.has_frames else "picture"
-        stem = file_names.stem_of(media.name, default)
-        folder = "" if self._is_flat else self._folder_of(media)
-        wanted = f"{folder}/{stem}" if folder else stem
+        wanted = self._wanted(media)
         if media.kind is MediaKind.BROKEN:
             return wanted, False
-        return self._unused(wanted, self._identity(media.name))
+        return self._unused(wanted, self._identity(media.name), is_video=media.has_frames)
 
     def name_of_member(self, wanted: str, item: Item) -> str:
         """Return the name for the next picture of an archive; announce a number."""
@@ -92,8 +100,9 @@ class OutputNames:
         source = item.name.removesuffix(f"#{item.member}") if item.member else item.name
         return self._folder_of(media_of(source)) if self._is_flat else ""
 
-    def assign(self, found: Iterable[Media]) -> tuple[NamedMedia, ...]:
+    def assign(self, found: Sequence[Media]) -> tuple[NamedMedia, ...]:
         """Name the sources that are known in advance; announce the numbers in one line."""
+        self._reserve_frames(found)
         named = []
         numbered: list[NamedMedia] = []
         for media in found:
@@ -104,8 +113,8 @@ class OutputNames:
         if numbered and self.has_folders:
             media, name = numbered[0]
             _log.warning(
-                "%d of %d sources have the name of another one, so their outputs get a number: "
-                "%s for %s%s",
+                "%d of %d sources would have outputs of the same names as another one, so these "
+                "get a number: %s for %s%s",
                 *(len(numbered), len(named), shown(name), shown(media.name)),
                 ", …" if len(numbered) > 1 else "",
             )
@@ -160,25 +169,45 @@ class OutputNames:
         owned = Owned(name, self._identity(source))
         return any(record.shows_more(owned) for record in self._records)
 
-    def _unused(self, wanted: str, picture: str) -> tuple[str, bool]:
+    def _wanted(self, media: Media) -> str:
+        default = "video" if media.has_frames else "picture"
+        stem = file_names.stem_of(media.name, default)
+        folder = "" if self._is_flat else self._folder_of(media)
+        return f"{folder}/{stem}" if folder else stem
+
+    def _reserve_frames(self, found: Iterable[Media]) -> None:
+        """Keep names for pictures that videos might take first: other programs go by them.
+
+        If an earlier run gave a video such a name, the picture gets a number.
+        """
+        for media in found:
+            if media.has_frames or media.kind is MediaKind.BROKEN:
+                continue
+            if not self._frames.clash(wanted := self._wanted(media), is_video=False):
+                self._frames.add(wanted, is_video=False)
+
+    def _unused(self, wanted: str, picture: str, *, is_video: bool = False) -> tuple[str, bool]:
         earlier = self._earlier.get(picture, [])
         while earlier:  # a source that is named twice has two of them
-            if self._take(Owned(name := earlier.pop(0), picture)):
+            if self._take(Owned(name := earlier.pop(0), picture), is_video=is_video):
                 self._keeps_any = True
                 return name, False
         counted = self._key_of(Owned(wanted, picture))
         name, number = wanted, self._numbers.get(counted, 1)
-        while not self._take(Owned(name, picture)):
+        while not self._take(Owned(name, picture), is_video=is_video):
             number += 1
             name = f"{wanted}-{number}"
             self._numbers[counted] = number
         return name, name != wanted
 
-    def _take(self, owned: Owned) -> bool:
+    def _take(self, owned: Owned, *, is_video: bool) -> bool:
         key = self._key_of(owned)
         if key in self._used or self._owners.get(key, owned.picture) != owned.picture:
             return False
+        if self._frames_have_files and self._frames.clash(owned.name, is_video=is_video):
+            return False
         self._used.add(key)
+        self._frames.add(owned.name, is_video=is_video)
         return True
 
     def _key_of(self, owned: Owned) -> str:
@@ -210,7 +239,7 @@ class OutputNames:
 
 
 def _announce(source: str, name: str) -> None:
-    what = "%s: has the name of another source, so its outputs are called %s"
+    what = "%s: would have outputs of the same names as another source, so they are called %s"
     _log.warning(what, shown(source), shown(name))
 
 

@@ -423,4 +423,5 @@ def _naming(
         needs_stems=bool(labels or getattr(arguments, "save_mot", None)),
         folders=folders,
         resumes=arguments.resume,
+        replaces=arguments.overwrite,
     )

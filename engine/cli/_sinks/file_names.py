@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _KEPT_FORMATS = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
 _OTHER_FORMAT = ".png"
 _NUMBER = re.compile(r"-[0-9]+$")
+_FRAME = re.compile(r"_[0-9]{6,}$")
 
 
 def stem_of(source: str, default: str) -> str:
@@ -26,6 +27,12 @@ def stem_of(source: str, default: str) -> str:
 def output_of(item: Item) -> str:
     """Return day1/dog for a picture and day1/street_000012 for frame 12 of a video."""
     return f"{item.output}_{item.frame.number:06d}" if item.frame else item.output
+
+
+def video_of(name: str) -> str | None:
+    """Return day1/street for day1/street_000012, which may be a frame, and None for day1/dog."""
+    found = _FRAME.search(name)
+    return name[: found.start()] if found else None
 
 
 def suffix_of(source: str) -> str:

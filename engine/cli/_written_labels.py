@@ -11,6 +11,8 @@ from pathlib import Path, PurePath
 
 from engine.cli._output_files import real
 from engine.cli._output_record import FILE, labels_in, owners_in
+from engine.cli._sinks.file_names import video_of
+from engine.sources.media import media_of
 
 
 class WrittenLabels:
@@ -35,6 +37,14 @@ class WrittenLabels:
     def picture_of(self, file: Path) -> str | None:
         """Return the picture that a run has written a label file for."""
         return next((picture for _, picture in self._owners_of(file)), None)
+
+    def is_written(self, file: Path) -> bool:
+        """Tell whether a run has written a label file, for a picture or for a frame of a video."""
+        if self.picture_of(file) is not None:
+            return True
+        video = video_of(file.stem)
+        owner = self.picture_of(file.with_name(f"{video}.txt")) if video else None
+        return owner is not None and media_of(owner).has_frames
 
     def record_of(self, file: Path) -> Path | None:
         """Return the record that names the picture of a label file."""
@@ -103,7 +113,7 @@ class _Record:
 def written_labels(files: Iterable[Path]) -> list[Path]:
     """Return the label files that runs have written; they may have been corrected since."""
     written = WrittenLabels()
-    return [file for file in files if written.picture_of(file) is not None]
+    return [file for file in files if written.is_written(file)]
 
 
 def _are_equal(picture: Path, other: PurePath) -> bool:

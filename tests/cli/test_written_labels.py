@@ -5,7 +5,8 @@ import shutil
 import pytest
 
 from engine import cli
-from engine.cli._written_labels import WrittenLabels
+from engine.cli._output_record import OutputRecord, Owned
+from engine.cli._written_labels import WrittenLabels, written_labels
 from engine.evaluate import dataset
 from tests.pictures import write_picture
 
@@ -261,3 +262,19 @@ def test_a_record_above_the_current_folder_counts(here, detect, monkeypatch):
     assert detect("p", "--recursive", "--save-txt", "lab") == 0
     monkeypatch.chdir("lab/day1")
     assert read("../../p/day1", labels=".") == (["a.txt", "a-2.txt"], ())
+
+
+def test_labels_of_the_frames_of_a_video_count_as_written(here):
+    lines = OutputRecord("lab", lambda owned: owned.name, ("labels",))
+    (here / "lab/day1").mkdir(parents=True)
+    for name, source in (("day1/v", "day1/v.mp4"), ("x", "x.jpg")):
+        lines.claim(Owned(name, str(here / "pics" / source)))
+    written = ["day1/v_000001", "day1/v_1234567", "x"]
+    for name in (*written, "v_000001", "day1/v_1", "day1/w_000001", "x_000001"):
+        (here / "lab" / f"{name}.txt").write_text("0 .5 .5 1 1\n")
+    files = sorted((here / "lab").rglob("*.txt"))
+    assert [str(each.relative_to(here / "lab")) for each in written_labels(files)] == [
+        f"{each}.txt" for each in written
+    ]
+    frame = here / "lab/day1/v_000001.txt"  # it may be that of an extracted frame, all the same
+    assert WrittenLabels().picture_of(frame) is None

@@ -58,6 +58,7 @@ class OutputNames:
         self._owners: dict[str, str] = {}  # pictures, by the keys of names of earlier runs
         self._earlier: dict[str, list[str]] = {}  # names, by pictures
         self._keeps_any = False  # of these names
+        self._owner_met = _NOBODY  # a picture that has a name which another one wanted
         self._frames = FrameNames()
         written = {each for record in self._records for each in record.holds}
         self._frames_have_files = not written.isdisjoint(_OF_FRAMES)
@@ -118,12 +119,12 @@ class OutputNames:
                 *(len(numbered), len(named), shown(name), shown(media.name)),
                 ", …" if len(numbered) > 1 else "",
             )
-            if self._owners and not self._keeps_any:
+            if self._owner_met and not self._keeps_any:
                 what = (
                     "--resume: an earlier run wrote these names for other pictures, such as %s. "
                     "If pictures have moved since, remove %s from the folders of outputs"
                 )
-                _log.warning(what, shown(next(iter(self._owners.values()))), RECORD)
+                _log.warning(what, shown(self._owner_met), RECORD)
         return tuple(named)
 
     def assign_lazily(self, media: Iterable[Media]) -> Iterator[NamedMedia]:
@@ -202,7 +203,10 @@ class OutputNames:
 
     def _take(self, owned: Owned, *, is_video: bool) -> bool:
         key = self._key_of(owned)
-        if key in self._used or self._owners.get(key, owned.picture) != owned.picture:
+        if (owner := self._owners.get(key, owned.picture)) != owned.picture:
+            self._owner_met = self._owner_met or owner
+            return False
+        if key in self._used:
             return False
         if self._frames_have_files and self._frames.clash(owned.name, is_video=is_video):
             return False

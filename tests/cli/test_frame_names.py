@@ -104,10 +104,12 @@ def test_names_stay_without_files_of_frames_or_without_such_pictures(here, caplo
 
 @pytest.mark.parametrize("option", ["resumes", "replaces"])
 @pytest.mark.parametrize("holds", [LABELS, CROPS, ("labels of others",)])
-def test_a_video_leaves_names_alone_that_earlier_pictures_have(here, option, holds):
+def test_a_video_leaves_names_alone_that_earlier_pictures_have(here, caplog, option, holds):
     record(here, holds, v_000001="v_000001.jpg")
     assert assigned(naming(here, **{option: True}), "v.mp4") == ["v-2"]
     assert lazily(naming(here, **{option: True}), "v.mp4") == ["v-2"]
+    # without the record, labels of the pictures would be taken for those of frames
+    assert not any("remove" in each for each in caplog.messages)
 
 
 @pytest.mark.parametrize("option", ["resumes", "replaces"])

@@ -19,6 +19,7 @@ ImageId = int | str
 
 _MAX_NUMBER = 1e60  # in a file, so that areas stay finite
 _MAX_LISTED = 20  # unknown categories in a message
+_MAX_PAIRS = 3  # of categories and classes in a message
 
 
 def read_truth(
@@ -60,7 +61,10 @@ def read_truth(
     return GroundTruth(
         *(source, names, tuple(numbers.get(i, free + i) for i in range(len(names)))),
         *(tuple(entries), problems),
-        remarks=[*_found_by_a_network(file)] if needs_objects else [],
+        remarks=[
+            *_matched_in_order(file.name, category_names, names),
+            *(_found_by_a_network(file) if needs_objects else ()),
+        ],
         without_category=frozenset(range(len(names))) - set(numbers),
     )
 
@@ -330,6 +334,23 @@ def _match_names(where: str, categories: Sequence[str], names: Sequence[str]) ->
                 f" number {class_id} of the network's classes. See --names"
             )
     return list(range(len(names)))
+
+
+def _matched_in_order(where: str, categories: Sequence[str], names: Sequence[str]) -> Iterable[str]:
+    """Yield a line if no category has the name of a class, though both have names."""
+    same = {*map(_normalised, categories)} & {*map(_normalised, names)}
+    if same or not (any(map(_is_name, categories)) and any(map(_is_name, names))):
+        return
+    pairs = [f"{shown(a)} = {shown(b)}" for a, b in zip(categories, names, strict=True)]
+    which = ", ".join(pairs[:_MAX_PAIRS]) + ", …" * (len(pairs) > _MAX_PAIRS)
+    what = "no category is called like a class of the network. They are matched in order"
+    yield f"{where}: {what}: {which}. See --names"
+
+
+def _is_name(text: str) -> bool:
+    """Tell whether a text names something, unlike "3", "class 3" and an empty one."""
+    rest = _normalised(text).removeprefix("class")
+    return bool(rest) and not rest.isdecimal()
 
 
 def _normalised(name: str) -> str:

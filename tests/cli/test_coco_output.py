@@ -265,6 +265,16 @@ def test_found_classes_that_the_annotation_file_lacks_are_named(detect, folder):
     assert [line for line in done.err.splitlines() if what in line] == [f"{what}{', '.join(new)}"]
 
 
+def test_categories_that_are_matched_in_order_are_announced_once(detect, folder):
+    annotations(folder, ["rose", "oak", "fern"])
+    outputs = (*COCO, "--coco-dataset", "set.json")
+    done = detect("val/dog.jpg", *outputs, "--images-json", "truth.json")
+    assert done.status == 0
+    assert {each["category_id"] for each in results(folder)} <= {11, 22, 33}
+    (line,) = (each for each in done.err.splitlines() if each.startswith("truth.json: "))
+    assert line.endswith("matched in order: rose = cat, oak = dog, fern = cow. See --names")
+
+
 def test_an_annotation_file_without_categories_stops_the_run(detect, folder):
     annotations(folder, [])
     for outputs in (COCO, ["--coco-dataset", "set.json"]):

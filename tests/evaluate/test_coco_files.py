@@ -61,6 +61,30 @@ def test_categories_become_the_classes_of_a_network(tmp_path, names, categories)
 
 
 @pytest.mark.parametrize(
+    ("categories", "names", "pairs"),
+    [
+        (["apple", "pear"], ["dog", "cat"], "apple = dog, pear = cat. See --names"),
+        ([*"abcd"], [*"efgh"], "a = e, b = f, c = g, …. See --names"),
+        (["apple", "1"], ["dog", "class 1"], "apple = dog, 1 = class 1."),
+        (["apple", "dog"], ["pear", "dog"], None),  # one name fits
+        (["apple", "pear"], ["class 0", "class 1"], None),
+        (["1", "2"], ["dog", "cat"], None),
+        ([None, None], ["dog", "cat"], None),
+        (["apple", "pear"], None, None),
+    ],
+)
+def test_categories_that_are_matched_in_order_are_announced(tmp_path, categories, names, pairs):
+    listed = [{"id": id_} | ({"name": each} if each else {}) for id_, each in enumerate(categories)]
+    truth = read(tmp_path, instances(categories=listed, annotations=[]), names)
+    assert truth.categories == tuple(range(len(categories)))
+    what = (
+        "truth.json: no category is called like a class of the network. They are matched in order"
+    )
+    assert [what in each for each in truth.remarks] == [True] * bool(pairs)
+    assert all(pairs in each for each in truth.remarks)
+
+
+@pytest.mark.parametrize(
     ("names", "message"),
     [
         (["cat"], "has 2 categories, the network 1 classes, none of which is called 'Traffic"),

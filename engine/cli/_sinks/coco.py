@@ -41,7 +41,7 @@ class CocoImages:
     source: str
     ids: Mapping[str, ImageId]  # by file_name
     last_names: Mapping[str, str]  # a file_name, by the name without its folders
-    _announced: set[int] = field(default_factory=set)  # classes, by one of several outputs
+    _announced: set[int | str] = field(default_factory=set)  # classes and remarks, by one output
 
     @classmethod
     def read(cls, source: str) -> CocoImages:
@@ -72,7 +72,12 @@ class CocoImages:
         raise InputError(message)
 
     def truth_for(self, labels: Sequence[str]) -> GroundTruth:
-        return coco_files.read_truth(self.source, labels, needs_objects=False)
+        truth = coco_files.read_truth(self.source, labels, needs_objects=False)
+        for remark in truth.remarks:
+            if remark not in self._announced:
+                _log.warning("%s", remark)
+        self._announced.update(truth.remarks)
+        return truth
 
     def announce(self, new_ids: Mapping[int, str]) -> None:
         """Name the classes whose objects have ids that the file does not have, once."""

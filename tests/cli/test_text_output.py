@@ -71,6 +71,22 @@ def test_other_hard_links_of_a_file_that_is_replaced_are_kept(tmp_path):
     assert (tmp_path / "photo.jpg").read_text() == "photo"
 
 
+@pytest.mark.parametrize(
+    ("has_result", "is_complete"), [(False, False), (True, False), (False, True)]
+)
+def test_a_new_file_without_results_is_removed(tmp_path, has_result, is_complete):
+    path = tmp_path / "a.csv"
+    output = TextOutput(str(path), existing="refuse", incremental=True)
+    output.open()
+    output.write("head\n", is_result=False)
+    if has_result:
+        output.write("")  # of a picture without boxes
+    if is_complete:
+        output.keep()
+    output.discard()
+    assert path.exists() == (has_result or is_complete)
+
+
 def test_a_link_to_a_missing_file_is_written_with_overwrite(tmp_path):
     link = tmp_path / "a.csv"
     link.symlink_to("target.csv")

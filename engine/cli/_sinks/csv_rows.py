@@ -102,7 +102,7 @@ class BoxRows(Sink):
             size = self._earlier.size
         self._out.open(keep=size)
         if not size:
-            self._out.write(self._text([self._columns]))
+            self._out.write(self._text([self._columns]), is_result=False)
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         path = _key_of(item)[0]
@@ -114,7 +114,7 @@ class BoxRows(Sink):
     def fail(self, item: Item, error: ImageError) -> None:
         if self._all_pictures:
             row = [*self._row_without_results(item), _frame_of(item), _neutral(str(error))]
-            self._write(item, [row])
+            self._write(item, [row], is_result=False)
 
     def finish(self) -> None:
         self._out.keep()
@@ -131,14 +131,16 @@ class BoxRows(Sink):
     def _row_without_results(self, item: Item) -> list[object]:
         return [_key_of(item)[0], *[""] * (len(self._of_rows) - 1)]
 
-    def _write(self, item: Item, rows: Iterable[Iterable[object]]) -> None:
+    def _write(
+        self, item: Item, rows: Iterable[Iterable[object]], *, is_result: bool = True
+    ) -> None:
         text = self._text(rows)
         is_last = self._earlier is not None and self._earlier.is_last(_key_of(item))
         if self._earlier is not None and is_last and self._replaces_last:
             self._out.replace(self._earlier.last_start, self._earlier.size, text)
             self._replaces_last = False
         else:
-            self._out.write(text)
+            self._out.write(text, is_result=is_result)
 
     def _text(self, rows: Iterable[Iterable[object]]) -> str:
         out = io.StringIO()

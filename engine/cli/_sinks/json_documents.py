@@ -115,7 +115,7 @@ class JsonLines(Sink):
         self._out.write(serialize.json_text(_entry(item, outcome)) + "\n")
 
     def fail(self, item: Item, error: ImageError) -> None:
-        self._out.write(serialize.json_text(_failure(item, error)) + "\n")
+        self._out.write(serialize.json_text(_failure(item, error)) + "\n", is_result=False)
 
     def finish(self) -> None:
         self._out.keep()

@@ -29,7 +29,8 @@ class TextOutput:
         # a file that another run may be writing is emptied after it has been locked
         self._mode = "a" if replaces or (existing == "resume" and self._path.is_file()) else "x"
         self._out: IO[Any] = sys.stdout
-        self._is_locked = self._is_empty = False
+        self._is_locked = False
+        self._is_unused = False  # made by this run, and has no result
         self._written_bytes = 0
 
     def lock(self) -> None:
@@ -43,7 +44,7 @@ class TextOutput:
             size = os.fstat(self._out.fileno()).st_size
             if self._mode == "x" and size:  # another run was faster to lock the new file
                 raise locks.busy(self._path)
-            self._is_empty = is_new and not size
+            self._is_unused = is_new and not size
         except FileExistsError:  # it did not when this run began
             raise locks.busy(self._path) from None
         except OSError as error:
@@ -56,10 +57,8 @@ class TextOutput:
             if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 as in a file, on any terminal
                 sys.stdout.reconfigure(encoding="utf-8", errors=ENCODING_ERRORS)
             return
-        if self._incremental and not self._is_device:
-            if not self._is_locked:
-                self.lock()
-            self._is_empty = False
+        if not self._is_locked:
+            self.lock()
         try:
             if self._is_locked:
                 if not keep and os.fstat(self._out.fileno()).st_nlink > 1:
@@ -83,12 +82,13 @@ class TextOutput:
         # newline="" because csv writes its own line endings
         self._out = path.open(mode, encoding="utf-8", newline="", errors=ENCODING_ERRORS)
 
-    def write(self, text: str) -> None:
+    def write(self, text: str, *, is_result: bool = True) -> None:
         try:
             self._out.write(text)
             if self._incremental:
                 self._out.flush()
                 self._written_bytes += len(text.encode(errors=ENCODING_ERRORS))
+            self._is_unused = self._is_unused and not is_result
         except OSError as error:
             self._fail(error)
 
@@ -106,6 +106,7 @@ class TextOutput:
             raise unwritable(self._path, error) from None
 
     def keep(self) -> None:
+        self._is_unused = False
         try:
             self._out.flush()
             if not self.is_stdout:
@@ -119,13 +120,13 @@ class TextOutput:
                 raise InputError(f"{shown(str(self._path))}: {problem}")
 
     def discard(self) -> None:
-        """Remove an incomplete file; an incremental one keeps what has been written."""
+        """Remove an incomplete file; an incremental one that has results keeps them."""
         if self._out is not sys.stdout:
             with suppress(OSError):  # closing flushes, which fails again after a failed write
                 self._out.close()
             if not self._incremental:
                 self._file.discard()
-            elif self._is_empty:  # made by a run that was refused
+            elif self._is_unused:
                 Path(os.path.realpath(self._path)).unlink(missing_ok=True)
 
     def _fail(self, error: OSError) -> None:

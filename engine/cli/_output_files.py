@@ -31,6 +31,7 @@ class ReservedPaths:
 
     def __init__(self, inputs: Iterable[str | Path | None] = (), *, stdin: bool = False) -> None:
         self.has_stdin = stdin
+        self.has_source = False  # something that stdin names exists
         self.at_stake: set[str] = set()  # existing files that outputs replace
         self.refused: set[str] = set()  # those that must be put back
         self._users: dict[str, str] = {}

@@ -13,7 +13,7 @@ from engine.cli._interrupts import Interrupts
 from engine.cli._progress import Progress
 from engine.cli._resume import lacking
 from engine.cli._sinks.base import Sink
-from engine.cli._sources import Feed
+from engine.cli._sources import Feed, require_result
 from engine.errors import EngineError, ImageError
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ def run_all(
                 break
             start = time.perf_counter()
         seconds = time.perf_counter() - first
+        if written_to and not (resume or count > failures):
+            require_result(feed)
     if failures:
         progress.print_stderr(f"{failures} of {count} pictures could not be read")
     if failed_sources:

@@ -241,6 +241,7 @@ def _reserving(
                 break
         else:
             reserved.add_input(each.name)
+            reserved.has_source = reserved.has_source or not _is_missing(each)
             yield each
     for folder, count in counts.items():
         _warn_of_outputs(folder, count)
@@ -264,6 +265,17 @@ def require_one(feed: Feed) -> None:
         raise InputError(
             f"{problem.removesuffix('.')}{more}. Nothing is read, so nothing is written"
         )
+
+
+def require_result(feed: Feed) -> None:
+    """Raise an error, at the end of a run that has read no picture, if it may not keep its outputs.
+
+    With names on stdin it replaces no file. New ones stay if a source exists, as for arguments:
+    they may tell why it was not read.
+    """
+    reserved = feed.reserved
+    if reserved.has_stdin and (reserved.at_stake or not reserved.has_source):
+        raise InputError("-: no picture was read, so no output is written and none is replaced")
 
 
 def _is_missing(media: Media) -> bool:

@@ -27,6 +27,8 @@ from tests.pictures import write_picture
 
 pytestmark = pytest.mark.slow
 
+NOTHING_READ = "Error: -: no picture was read, so no output is written and none is replaced\n"
+
 
 @pytest.fixture
 def tree(tmp_path):
@@ -533,14 +535,42 @@ def test_new_outputs_are_known(tmp_path):
     assert [reserved.is_new_output(tmp_path / each) for each in names] == [True, *[False] * 3]
 
 
-@pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
+@pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv", "--coco-dataset"])
 def test_names_on_stdin_replace_old_results_but_not_for_nothing(detect, tree, option):
     (tree / "old").write_text("results")
-    done = detect("-", option, "old", "--overwrite", stdin="")
-    assert (done.status, (tree / "old").read_text()) == (2, "results")
+    for names in ("", "no.jpg\nno\n", "broken.jpg\n"):
+        done = detect("-", option, "old", "--overwrite", stdin=names)
+        assert (done.status, (tree / "old").read_text()) == (2, "results")
+        assert done.err.endswith(NOTHING_READ) == bool(names)
     done = detect("-", option, "old", "--overwrite", stdin="one/7.jpg\n")
     assert (done.status, "one/7.jpg" in (tree / "old").read_text()) == (0, True)
     assert not list(tree.rglob("*.part"))
+
+
+def test_new_outputs_do_not_appear_for_nothing_on_stdin(detect, tree):
+    before = snapshot(tree)
+    outputs = ("--json", "a.json", "--jsonl", "a.jsonl", "--csv", "a.csv", "--csv-all")
+    for names in ("", "no.jpg\nno\n"):
+        done = detect("-", *outputs, stdin=names)
+        assert (done.status, done.err.endswith(NOTHING_READ)) == (2, bool(names))
+        assert snapshot(tree) == before
+    assert detect("-", *outputs, stdin="broken.jpg\n").status == 1
+    assert all("broken.jpg" in (tree / each).read_text() for each in outputs[1::2])
+
+
+def test_folders_stay_as_they_are_for_nothing_on_stdin(detect, tree):
+    command = ("-", "-o", "drawn", "--save-txt", "texts", "--crops", "cut", "--overwrite")
+    assert detect(*command, stdin="one/7.jpg\n").status == 0
+    before = snapshot(tree)
+    for names, status in (("no.jpg\n", 2), ("broken.jpg\n", 1)):
+        assert detect(*command, stdin=names).status == status
+        assert snapshot(tree) == before
+
+
+@pytest.mark.parametrize("outputs", [["--csv", "a.csv", "--resume"], ["--jsonl", "-"]])
+def test_a_run_that_resumes_or_writes_to_stdout_may_read_nothing(detect, tree, outputs):
+    done = detect("-", *outputs, stdin="no.jpg\n")
+    assert (done.status, NOTHING_READ in done.err) == (1, False)
 
 
 def test_single_picture_is_written_to_a_named_file(detect, tree):

@@ -10,14 +10,14 @@ from engine.cli._output_files import ReservedPaths
 from engine.cli._sinks.base import Sink
 
 if TYPE_CHECKING:
-    from engine.errors import ImageError
     from engine.sources.item import Item
 
 
 class Kept(Sink):
     """Puts back a file whose name arrives after an output has replaced it.
 
-    So does a run that fails before its first result. This sink begins before the others.
+    If a run fails before it has read a picture, all files are put back. This sink begins before the
+    others.
     """
 
     def __init__(self, reserved: ReservedPaths) -> None:
@@ -30,9 +30,6 @@ class Kept(Sink):
             self._files[path] = KeptFile(path)
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        self._has_results = True
-
-    def fail(self, item: Item, error: ImageError) -> None:
         self._has_results = True
 
     def finish(self) -> None:

@@ -7,6 +7,7 @@ By default only programs on this machine can connect (see --host). Nothing is en
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -122,13 +123,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     limits.add_argument(
         "--memory",
-        type=float,
+        type=_mebibytes,
         default=1024,
         metavar="MIB",
         help="memory for pictures in progress (1024)",
     )
     limits.add_argument(
-        "--max-body", type=float, default=32, metavar="MIB", help="size of a request (32)"
+        "--max-body", type=_mebibytes, default=32, metavar="MIB", help="size of a request (32)"
     )
     limits.add_argument(
         "--max-pixels",
@@ -294,3 +295,14 @@ def _limits(arguments: argparse.Namespace) -> ServerLimits:
         body_seconds=arguments.body_seconds,
         drain_seconds=arguments.drain_seconds,
     )
+
+
+def _mebibytes(text: str) -> float:
+    """Parse --memory and --max-body."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of MiB, got {text!r}")
+    return number

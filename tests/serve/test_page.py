@@ -382,7 +382,9 @@ def test_a_file_that_is_gone_is_not_a_lost_server(page, tmp_path, pictures):
     page.wait_for("a.png")
     path.unlink()
     page.one("#save-picture").click()
-    page.wait(lambda: "The browser cannot read the file any more" in page.text("#status"))
+    page.wait(
+        lambda: page.text("#status").startswith("a.png: The browser cannot read the file any more")
+    )
     other = tmp_path / "b.png"
     other.write_bytes(pictures[0])
     page.browser.execute_script("window.ask = fetch; fetch = () => Promise.reject(new Error());")

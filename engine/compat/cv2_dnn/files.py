@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
+import sys
 from numbers import Real
 from pathlib import Path
 from reprlib import repr as brief
@@ -77,7 +77,7 @@ def read_weights(source: Content, network: Graph, epsilon: float) -> tuple[Weigh
 
 def checked_epsilon(epsilon: float) -> float:
     is_number = isinstance(epsilon, Real) and not isinstance(epsilon, bool)
-    if not (is_number and 0 < epsilon < math.inf):
+    if not (is_number and 0 < epsilon <= sys.float_info.max):
         raise InputError(f"epsilon: expected a positive number, got {brief(epsilon)}")
     return epsilon
 

@@ -597,7 +597,9 @@ async function savePicture() {
     const kept = model.classes.map((_, id) => id).filter((id) => !hiddenClasses.has(id));
     settings = kept.length ? { ...settings, classes: kept.join(",") } : WITHOUT_BOXES;
   }
-  const response = await postPatiently({ file }, settings, `image/${type}`);
+  const response = await postPatiently({ file }, settings, `image/${type}`).catch((error) => {
+    throw new Error(`${file.name}: ${error.message}`);
+  });
   setStatus("");
   save(await response.blob(), `${stem(file)}-detected.${type === "png" ? "png" : "jpg"}`);
 }

@@ -122,6 +122,11 @@ def test_an_epsilon_that_is_no_positive_number_is_refused(cv2, epsilon):
         cv2_dnn.install(epsilon=epsilon)
 
 
+def test_an_epsilon_beyond_floats_is_refused(cv2):
+    with pytest.raises(InputError, match="epsilon: expected a positive number, got 1000"):
+        cv2_dnn.install(epsilon=10**400)
+
+
 def test_an_error_names_its_function_once(cv2):
     cv2_dnn.install()
     for read, name in (

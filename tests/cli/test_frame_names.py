@@ -222,3 +222,14 @@ def test_a_later_run_takes_no_labels_of_others_for_its_own(here, detect, option,
     added = NUMBERED if first == "fr/images" else [f"{each}-2" for each in PLAIN]
     assert [found[each] for each in added] == [*labels_in(here / "alone").values()]
     assert len(found) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", [None, "--overwrite"])
+def test_labels_of_pictures_with_shorter_numbers_are_not_those_of_frames(here, detect, option):
+    (here / "labels").mkdir()
+    for name in ("v_1.txt", "v_00001.txt", "v_000001_000000.txt"):
+        (here / "labels" / name).write_text("0 .5 .5 1 1\n")
+    options = [option] if option else []
+    assert detect("fr/images/v.mp4", "--save-txt", "labels", *options).status == 0
+    assert labels_in(here / "labels").keys() >= {*PLAIN, "v_1"}

@@ -76,7 +76,8 @@ class Labels(Sink):
         """Yield the existing label files of a video's frames."""
         target = self._folder.path / output
         for each in target.parent.glob(f"{glob.escape(target.name)}_[0-9]*.txt"):
-            yield str(each.relative_to(self._folder.path))
+            if file_names.video_of(each.stem) == target.name:
+                yield str(each.relative_to(self._folder.path))
 
     def _protect_labels_of(self, picture: str, name: str) -> None:
         """Refuse to overwrite the existing labels of a picture, which may be ground truth.

@@ -214,9 +214,10 @@ def _read_dataset(source: str, names: Sequence[str], *, labels: str | None = Non
 
 
 def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -> GroundTruth:
-    """Read the ground truth for a detector; without names, those of a COCO file are used."""
-    named = arguments.names or arguments.data
-    if not named and Path(source).suffix.lower() == ".json":
+    """Read the ground truth for a detector; if that has no names, those of a COCO file are used."""
+    from engine.evaluate.coco_files import is_name
+
+    if Path(source).suffix.lower() == ".json" and not any(map(is_name, detector.labels)):
         truth = _truth(arguments, source, None)
         if len(truth.names) == len(detector.labels):
             return truth

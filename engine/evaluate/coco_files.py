@@ -337,17 +337,22 @@ def _match_names(where: str, categories: Sequence[str], names: Sequence[str]) ->
 
 
 def _matched_in_order(where: str, categories: Sequence[str], names: Sequence[str]) -> Iterable[str]:
-    """Yield a line if no category has the name of a class, though both have names."""
-    same = {*map(_normalised, categories)} & {*map(_normalised, names)}
-    if same or not (any(map(_is_name, categories)) and any(map(_is_name, names))):
-        return
-    pairs = [f"{shown(a)} = {shown(b)}" for a, b in zip(categories, names, strict=True)]
-    which = ", ".join(pairs[:_MAX_PAIRS]) + ", …" * (len(pairs) > _MAX_PAIRS)
-    what = "no category is called like a class of the network. They are matched in order"
-    yield f"{where}: {what}: {which}. See --names"
+    """Yield a line if categories have other names than the classes that their order gives them."""
+    if {*map(_normalised, categories)} <= {*map(_normalised, names)}:
+        return  # matched by name
+    pairs = [
+        f"{shown(category)} = {shown(name)}"
+        for category, name in zip(categories, names, strict=True)
+        if is_name(category) and is_name(name) and _normalised(category) != _normalised(name)
+    ]
+    if pairs:
+        which = ", ".join(pairs[:_MAX_PAIRS]) + ", …" * (len(pairs) > _MAX_PAIRS)
+        count = f"{len(pairs)} of {len(categories)} categories"
+        what = "have the number of a class with another name, and count as that"
+        yield f"{where}: {count} {what}: {which}. See --names"
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
     """Tell whether a text names something, unlike "3", "class 3" and an empty one."""
     rest = _normalised(text).removeprefix("class")
     return bool(rest) and not rest.isdecimal()

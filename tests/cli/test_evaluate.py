@@ -242,6 +242,31 @@ def test_coco_file_names_the_classes_of_a_model_without_names(
     assert named["classes"] == live["classes"]
 
 
+def test_names_next_to_a_model_come_before_those_of_a_coco_file(
+    tiny_detector, evaluate, dataset, tmp_path
+):
+    saved = tmp_path / "coco"
+    _, live = report_of(evaluate, dataset, "--save-coco", saved)
+    document = json.loads((saved / "ground_truth.json").read_text())
+    for each in document["images"]:
+        each["file_name"] = Path(each["file_name"]).name
+    numbers = [each["id"] for each in document["categories"]]
+    other = dict(zip(numbers, reversed(numbers), strict=True))
+    for each in document["categories"]:
+        each["id"] = other[each["id"]]
+    for each in document["annotations"]:
+        each["category_id"] = other[each["category_id"]]
+    (saved / "ground_truth.json").write_text(json.dumps(document))
+    files = {"x.cfg": tiny_detector.cfg, "x.weights": tiny_detector.weights}
+    for name, path in {**files, "x.names": tiny_detector.names}.items():
+        shutil.copy(path, tmp_path / name)
+    model = ["--cfg", tmp_path / "x.cfg", "--weights", tmp_path / "x.weights"]
+    truth = [saved / "ground_truth.json", "--images", dataset / "images"]
+    status, named = report_of(evaluate, *truth, *model, model=False)
+    assert status == 0
+    assert named["classes"] == live["classes"]
+
+
 def test_annotations_of_voc_are_read(evaluate, dataset, tmp_path):
     (dataset / "images").rename(dataset / "JPEGImages")
     (dataset / "Annotations").mkdir()

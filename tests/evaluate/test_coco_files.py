@@ -61,27 +61,27 @@ def test_categories_become_the_classes_of_a_network(tmp_path, names, categories)
 
 
 @pytest.mark.parametrize(
-    ("categories", "names", "pairs"),
+    ("categories", "names", "count", "pairs"),
     [
-        (["apple", "pear"], ["dog", "cat"], "apple = dog, pear = cat. See --names"),
-        ([*"abcd"], [*"efgh"], "a = e, b = f, c = g, …. See --names"),
-        (["apple", "1"], ["dog", "class 1"], "apple = dog, 1 = class 1."),
-        (["apple", "dog"], ["pear", "dog"], None),  # one name fits
-        (["apple", "pear"], ["class 0", "class 1"], None),
-        (["1", "2"], ["dog", "cat"], None),
-        ([None, None], ["dog", "cat"], None),
-        (["apple", "pear"], None, None),
+        (["apple", "pear"], ["dog", "cat"], "2 of 2", "apple = dog, pear = cat. See --names"),
+        ([*"abcd"], [*"efgh"], "4 of 4", "a = e, b = f, c = g, …. See --names"),
+        (["apple", "1"], ["dog", "class 1"], "1 of 2", "apple = dog. See --names"),
+        (["apple", "dog"], ["pear", "dog"], "1 of 2", "apple = pear. See --names"),
+        (["apple", "pear"], ["class 0", "class 1"], None, None),
+        (["1", "2"], ["dog", "cat"], None, None),
+        ([None, None], ["dog", "cat"], None, None),
+        (["apple", "pear"], None, None, None),
     ],
 )
-def test_categories_that_are_matched_in_order_are_announced(tmp_path, categories, names, pairs):
+def test_categories_that_are_matched_in_order_are_announced(
+    tmp_path, categories, names, count, pairs
+):
     listed = [{"id": id_} | ({"name": each} if each else {}) for id_, each in enumerate(categories)]
     truth = read(tmp_path, instances(categories=listed, annotations=[]), names)
     assert truth.categories == tuple(range(len(categories)))
-    what = (
-        "truth.json: no category is called like a class of the network. They are matched in order"
-    )
-    assert [what in each for each in truth.remarks] == [True] * bool(pairs)
-    assert all(pairs in each for each in truth.remarks)
+    what = "categories have the number of a class with another name, and count as that"
+    expected = [f"{truth.source}: {count} {what}: {pairs}"] if pairs else []
+    assert truth.remarks == expected
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ FILE = ".engine-labels.jsonl"
 
 
 class LabelDigests:
-    """The digests in one folder. A name may have several, since a run may end before it writes."""
+    """The digests in one folder; the last one of a name counts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -32,16 +32,16 @@ class LabelDigests:
         if not os.path.lexists(path):
             return False
         try:
-            return (name, _digest(path.read_bytes())) not in self._known
+            return self._known.get(name) != _digest(path.read_bytes())
         except OSError:  # it cannot be compared
             return True
 
     def add(self, name: str, content: bytes) -> None:
-        """Record a file before it appears."""
-        entry = name, _digest(content)
-        if entry in self._known:
+        """Record a file that is complete. One whose run was killed before this is nobody's."""
+        digest = _digest(content)
+        if self._known.get(name) == digest:
             return
-        line = json.dumps({"labels": name, "sha256": entry[1]}).encode() + b"\n"
+        line = json.dumps({"labels": name, "sha256": digest}).encode() + b"\n"
         try:
             with self._path.open("ab+") as file, locks.held(file):
                 file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
@@ -50,14 +50,14 @@ class LabelDigests:
                 file.write(line)
         except OSError as error:
             raise unwritable(self._path, error) from None
-        self._known.add(entry)
+        self._known[name] = digest
 
     @cached_property
-    def _known(self) -> set[tuple[str, str]]:
+    def _known(self) -> dict[str, str]:
         if not os.path.lexists(self._path):
-            return set()
+            return {}
         with open_regular(self._path, InputError) as file:
-            return {each for line in file for each in _parsed(line)}
+            return dict(each for line in file for each in _parsed(line))
 
 
 def _digest(content: bytes) -> str:

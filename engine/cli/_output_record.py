@@ -124,6 +124,7 @@ class OutputRecord:
         self.owners: dict[str, Owned] = {}
         self._under_other_names: dict[str, list[Owned]] = {}  # by pictures that are replaced
         self._of_others: dict[str, Owned] = {}  # what other runs have added since this one began
+        self._tells_nothing = not os.path.lexists(self._path) and _has_files(folder)
         if os.path.lexists(self._path):
             with open_regular(self._path, InputError) as file:
                 self._read_on(file)
@@ -191,11 +192,28 @@ class OutputRecord:
     def shows_more(self, owned: Owned) -> bool:
         """Tell whether an earlier run has hidden less, or other classes, in its pictures."""
         owner = self.owners.get(self._key_of(owned))
+        if owner is None and self._hidden and (path := self._unknown_pixels(owned)):
+            raise InputError(
+                f"{shown(path)}: no record tells whether --blur or --pixelate hid anything in it. "
+                "Name another place, or use --overwrite"
+            )
         if owner is None or owner.picture != owned.picture:
             return False
         holds = {*owner.holds}
         has_pixels = not owner.picture or not _PIXELS.isdisjoint(holds)
         return has_pixels and not self._hidden <= holds
+
+    def _unknown_pixels(self, owned: Owned) -> Path | None:
+        """Return an annotated copy, or a folder that may hold crops, of which no line tells."""
+        from engine.sources.video_writer import extension_for
+
+        if "crops" in self.holds and self._tells_nothing:
+            return self._path.parent
+        endings = (
+            (suffix_of(owned.picture), extension_for(owned.picture)) if owned.picture else ("",)
+        )
+        names = (owned.name + each for each in endings if self._has(owned, each))
+        return next((self._path.parent / each for each in names), None)
 
     def _with_holds(self, owned: Owned, *, is_written: bool = True) -> Owned:
         """Add what earlier runs have written of this name; it stays unknown if it was."""
@@ -285,3 +303,11 @@ class OutputRecord:
         if is_url(picture):
             return picture
         return os.path.normpath(os.path.join(self._folder, picture))  # noqa: PTH118
+
+
+def _has_files(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(entries)
+    except OSError:  # there is no such folder
+        return False

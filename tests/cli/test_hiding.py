@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from engine import cli
+from engine.cli._output_record import FILE
 from engine.cli._written_labels import written_labels
 from tests import needs
 from tests.pictures import write_picture, write_video
@@ -95,8 +96,28 @@ def test_resume_hides_in_a_single_file_and_in_crops(words, tmp_path, outputs, wr
     assert cli.main([*words, *outputs, "--resume", "--blur", "cow,cat,dog"]) == 0
     assert path.stat().st_mtime_ns == now
     (tmp_path / "mine.png").write_bytes(b"not of a run")
-    assert cli.main([*words, "-o", "mine.png", "--resume", "--blur", "all"]) == 0
+    assert cli.main([*words, "-o", "mine.png", "--resume", "--blur", "all"]) == 2
     assert (tmp_path / "mine.png").read_bytes() == b"not of a run"
+
+
+@pytest.mark.parametrize(
+    "outputs", [["-o", "out"], ["-o", "out/a.png"], ["--crops", "out", "--save-txt", "texts"]]
+)
+def test_resume_does_not_take_pictures_without_a_record_for_hidden(
+    words, tmp_path, outputs, capsys
+):
+    assert cli.main([*words, *outputs]) == 0
+    before = {path: path.read_bytes() for path in tmp_path.glob("out/**/*.png")}
+    assert before
+    (tmp_path / "out" / FILE).unlink()
+    for _ in range(2):
+        assert cli.main([*words, *outputs, "--blur", "all", "--resume"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "no record tells whether --blur or --pixelate hid anything in it. Name" in line
+    assert {path: path.read_bytes() for path in before} == before
+    assert cli.main([*words, *outputs, "--blur", "all", "--overwrite"]) == 0
+    assert all(path.read_bytes() != content for path, content in before.items())
+    assert cli.main([*words, *outputs, "--blur", "all", "--resume"]) == 0
 
 
 def test_all_of_several_classes_is_hidden_in_pictures(words):

@@ -281,6 +281,20 @@ def test_labels_that_somebody_has_changed_are_not_replaced(here, detect, change)
         assert detect("pics", *run, option)[0] == 0
 
 
+def test_an_earlier_version_of_labels_is_not_replaced(here, detect):
+    """No box is what a stricter run found, and how somebody corrects false alarms."""
+    add(here, "x.jpg")
+    run = ("pics", "--save-txt", "texts")
+    assert detect(*run, "--threshold", "1")[0] == 0
+    mine = here / "texts" / "x.txt"
+    assert not mine.read_text()
+    assert detect(*run, "--overwrite", "--threshold", "0.01")[0] == 0
+    assert mine.read_text()
+    mine.write_text("")
+    status, told = detect(*run, "--overwrite")
+    assert (status, "would replace x.txt" in told, mine.read_text()) == (2, True, "")
+
+
 def test_a_run_that_goes_on_keeps_labels_that_were_made_before_another_was_stopped(here, detect):
     names = [f"{name}.jpg" for name in "abcd"]
     add(here, *names)

@@ -63,8 +63,8 @@ class Labels(Sink):
         self._protect(name)
         content = outcome.to_yolo(conf=self._with_score).encode()
         with self._folder.new_file(name) as file:
-            self._digests.add(file.path.relative_to(self._folder.path).as_posix(), content)
             file.part.write_bytes(content)
+        self._digests.add(file.path.relative_to(self._folder.path).as_posix(), content)
 
     def lacks(self, item: Item) -> bool:
         return not self._folder.has(_name_of(item))

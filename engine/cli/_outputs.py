@@ -305,7 +305,8 @@ def _crop_sinks(
     from engine.cli._sinks.crops import Crops
 
     if getattr(arguments, "crops", None):
-        yield Crops(arguments.crops, reserved, feed.found, existing=existing)
+        hides = any(getattr(arguments, way, None) for way in _WAYS)
+        yield Crops(arguments.crops, reserved, feed.found, existing=existing, hides=hides)
 
 
 def _document_sinks(

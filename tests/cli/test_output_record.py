@@ -379,6 +379,24 @@ def test_files_of_results_do_not_replace_labels(here, detect, option):
     assert detect("pics", option, "other.txt", "--overwrite")[0] == 0
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_crops_that_somebody_has_made_or_changed_are_kept(here, detect, before):
+    add(here, "x.jpg", "y.jpg")
+    run = ("pics", "--crops", "crops", "--csv", "found.csv")
+    assert detect(*run)[0] == 0
+    (mine, *_) = (each for each in here.glob("crops/*/y*.jpg"))
+    if before:
+        shutil.rmtree(here / "crops")
+        (here / "found.csv").unlink()
+        mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"mine")
+    for _ in range(2):
+        assert detect(*run, "--resume")[0] == 0
+        assert mine.read_bytes() == b"mine"
+    assert detect(*run, "--overwrite")[0] == 0
+    assert mine.read_bytes() != b"mine"
+
+
 @pytest.mark.parametrize("output", [("-o", "out"), ("--jsonl", "rows"), ("--save-txt", "texts")])
 def test_crops_that_are_added_later_are_written(here, detect, output):
     add(here, "x.jpg", "y.jpg")

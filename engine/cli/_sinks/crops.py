@@ -30,11 +30,14 @@ class Crops(Sink):
         known: Sequence[NamedMedia],
         *,
         existing: Existing,
+        hides: bool,
     ) -> None:
         self._folder = OutputFolder("--crops", folder, reserved, existing=existing)
         owners = owners_in(folder)  # as they were before this run
         self._is_known = bool(owners) or not any(self._folder.path.iterdir())
         self._earlier = {each.name for each in owners if each.may_have("crops")}
+        self._due = {each.name for each in owners if not each.is_done}
+        self._keeps = existing == "resume" and not hides  # else it shows what is to be hidden
         self._folder.refuse_pictures_here(each.media for each in known)
         self._folder.check(_existing_crops(self._folder.path, known))
 
@@ -48,6 +51,8 @@ class Crops(Sink):
             label = folder_name_of(found.label)
             counts[label] += 1
             name = file_names.crop_of(item, image.size, counts[label])
+            if self._keeps and item.output not in self._due and self._folder.has(f"{label}/{name}"):
+                continue  # an earlier run has written it, or somebody else has
             content = encode(image, name)
             with self._folder.new_file(f"{label}/{name}") as file:
                 file.part.write_bytes(content)

@@ -8,6 +8,7 @@ import pytest
 
 from engine.errors import EngineError
 from tests import needs
+from tools.fuzz import __main__ as fuzzer
 from tools.fuzz.harnesses import NAMES, check_input, harness, mutator_of
 from tools.fuzz.oracle import check
 
@@ -90,3 +91,10 @@ def flip(data, random):
     return bytes(
         changed[: random.randrange(len(changed) + 1)] if random.random() < 0.2 else changed
     )
+
+
+def test_a_harness_that_does_not_start_is_told_of(tmp_path, capsys):
+    fuzzer._run_harness(tmp_path, "no_such_harness", 1)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("no_such_harness: ran no input: ")
+    assert line.endswith(f". See {tmp_path}/last-no_such_harness.txt")

@@ -48,7 +48,11 @@ def _run_harness(folder: Path, name: str, seconds: int) -> None:
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     counts = _COUNT.findall(done.stderr)
     row = {"harness": name, "inputs": int(counts[-1]) if counts else 0, "cpu": round(used, 1)}
-    (folder / f"last-{name}.txt").write_text(done.stderr[-20_000:])
+    log = folder / f"last-{name}.txt"
+    log.write_text(done.stderr[-20_000:])
+    if not counts:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        print(f"{name}: ran no input: {reason}. See {log}", flush=True)
     if done.returncode:  # libFuzzer saved the input that crashed it among the findings
         row["status"] = done.returncode
     with (folder / "tally.jsonl").open("a") as tally:

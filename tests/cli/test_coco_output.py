@@ -272,7 +272,7 @@ def test_categories_that_are_matched_in_order_are_announced_once(detect, folder)
     assert done.status == 0
     assert {each["category_id"] for each in results(folder)} <= {11, 22, 33}
     (line,) = (each for each in done.err.splitlines() if each.startswith("truth.json: "))
-    assert line.endswith("matched in order: rose = cat, oak = dog, fern = cow. See --names")
+    assert line.endswith("count as that: rose = cat, oak = dog, fern = cow. See --names")
 
 
 def test_an_annotation_file_without_categories_stops_the_run(detect, folder):

@@ -276,5 +276,5 @@ def test_labels_of_the_frames_of_a_video_count_as_written(here):
     assert [str(each.relative_to(here / "lab")) for each in written_labels(files)] == [
         f"{each}.txt" for each in written
     ]
-    frame = here / "lab/day1/v_000001.txt"  # it may be that of an extracted frame, all the same
+    frame = here / "lab/day1/v_000001.txt"  # an extracted frame may have it, too
     assert WrittenLabels().picture_of(frame) is None

@@ -24,8 +24,9 @@ def NMSBoxes(
     top_k: int = 0,
 ) -> Found:
     """Return the indices of the boxes (left, top, width, height) to keep, best score first."""
-    kept = kept_boxes(bboxes, scores, score_threshold, nms_threshold, eta, top_k)
-    return found(kept, np.int32)
+    _check_limits(score_threshold, nms_threshold, eta)
+    boxes, numbers = _checked(bboxes, scores)
+    return found(_kept(boxes, numbers, score_threshold, nms_threshold, eta, top_k), np.int32)
 
 
 def NMSBoxesBatched(
@@ -49,18 +50,9 @@ def NMSBoxesBatched(
     return found(_kept(moved, numbers, score_threshold, nms_threshold, eta, top_k), np.int32)
 
 
-def kept_boxes(
-    bboxes: Any,
-    scores: Any,
-    score_threshold: float,
-    nms_threshold: float,
-    eta: float = 1.0,
-    top_k: int = 0,
-) -> Array:
+def kept_boxes(boxes: Any, scores: Any, score_threshold: float, nms_threshold: float) -> Array:
     """Return the indices of NMSBoxes() as an array, which may be empty."""
-    _check_limits(score_threshold, nms_threshold, eta)
-    boxes, numbers = _checked(bboxes, scores)
-    return _kept(boxes, numbers, score_threshold, nms_threshold, eta, top_k)
+    return np.asarray(NMSBoxes(boxes, scores, score_threshold, nms_threshold), np.intp).reshape(-1)
 
 
 def _check_limits(score_threshold: float, nms_threshold: float, eta: float) -> None:

@@ -219,7 +219,8 @@ def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -
 
     if Path(source).suffix.lower() == ".json" and not any(map(is_name, detector.labels)):
         truth = _truth(arguments, source, None)
-        if len(truth.names) == len(detector.labels):
+        is_renamed = {*truth.names} != {*detector.labels}  # else "class 10" is class 10
+        if is_renamed and len(truth.names) == len(detector.labels):
             return truth
     return _truth(arguments, source, detector.labels)
 

@@ -242,9 +242,11 @@ def test_coco_file_names_the_classes_of_a_model_without_names(
     assert named["classes"] == live["classes"]
 
 
-def test_names_next_to_a_model_come_before_those_of_a_coco_file(
-    tiny_detector, evaluate, dataset, tmp_path
+@pytest.mark.parametrize("has_names", [True, False])
+def test_categories_in_another_order_are_matched_by_name(
+    tiny_detector, evaluate, dataset, tmp_path, has_names
 ):
+    """A network without names has class 0, class 1, …"""
     saved = tmp_path / "coco"
     _, live = report_of(evaluate, dataset, "--save-coco", saved)
     document = json.loads((saved / "ground_truth.json").read_text())
@@ -252,18 +254,25 @@ def test_names_next_to_a_model_come_before_those_of_a_coco_file(
         each["file_name"] = Path(each["file_name"]).name
     numbers = [each["id"] for each in document["categories"]]
     other = dict(zip(numbers, reversed(numbers), strict=True))
-    for each in document["categories"]:
+    for place, each in enumerate(document["categories"]):
         each["id"] = other[each["id"]]
+        if not has_names:
+            each["name"] = f"class {place}"
     for each in document["annotations"]:
         each["category_id"] = other[each["category_id"]]
     (saved / "ground_truth.json").write_text(json.dumps(document))
     files = {"x.cfg": tiny_detector.cfg, "x.weights": tiny_detector.weights}
-    for name, path in {**files, "x.names": tiny_detector.names}.items():
+    if has_names:
+        files["x.names"] = tiny_detector.names
+    for name, path in files.items():
         shutil.copy(path, tmp_path / name)
     model = ["--cfg", tmp_path / "x.cfg", "--weights", tmp_path / "x.weights"]
     truth = [saved / "ground_truth.json", "--images", dataset / "images"]
     status, named = report_of(evaluate, *truth, *model, model=False)
     assert status == 0
+    assert [each.pop("name") for each in live["classes"]] == NAMES
+    expected = NAMES if has_names else ["class 0", "class 1", "class 2"]
+    assert [each.pop("name") for each in named["classes"]] == expected
     assert named["classes"] == live["classes"]
 
 

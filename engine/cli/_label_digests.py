@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -20,7 +22,11 @@ FILE = ".engine-labels.jsonl"
 
 
 class LabelDigests:
-    """The digests in one folder; the last one of a name counts."""
+    """The digests in one folder; the last one of a name counts.
+
+    A line with "done": false says that a run is about to replace a file that it may replace: until
+    the next line of this name the file has this digest or that of the line before.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -32,16 +38,24 @@ class LabelDigests:
         if not os.path.lexists(path):
             return False
         try:
-            return self._known.get(name) != _digest(path.read_bytes())
+            return _digest(path.read_bytes()) not in self._known.get(name, ())
         except OSError:  # it cannot be compared
             return True
 
-    def add(self, name: str, content: bytes) -> None:
-        """Record a file that is complete. One whose run was killed before this is nobody's."""
+    @contextmanager
+    def writing(self, name: str, content: bytes) -> Iterator[None]:
+        """Record a file that is written in this context, even if the run is killed there."""
         digest = _digest(content)
-        if self._known.get(name) == digest:
-            return
-        line = json.dumps({"labels": name, "sha256": digest}).encode() + b"\n"
+        if self._known.get(name) != frozenset((digest,)):
+            replaces = os.path.lexists(self._folder / name)
+            self._add(name, digest, is_done=not replaces)
+        yield
+        if self._known[name] != frozenset((digest,)):
+            self._add(name, digest)
+
+    def _add(self, name: str, digest: str, *, is_done: bool = True) -> None:
+        entry = {"labels": name, "sha256": digest} | ({} if is_done else {"done": False})
+        line = json.dumps(entry).encode() + b"\n"
         try:
             with self._path.open("ab+") as file, locks.held(file):
                 file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
@@ -50,24 +64,31 @@ class LabelDigests:
                 file.write(line)
         except OSError as error:
             raise unwritable(self._path, error) from None
-        self._known[name] = digest
+        earlier = frozenset() if is_done else self._known.get(name, frozenset())
+        self._known[name] = earlier | {digest}
 
     @cached_property
-    def _known(self) -> dict[str, str]:
-        if not os.path.lexists(self._path):
-            return {}
-        with open_regular(self._path, InputError) as file:
-            return dict(each for line in file for each in _parsed(line))
+    def _known(self) -> dict[str, frozenset[str]]:
+        """The digests that a file may have, by name."""
+        known: dict[str, frozenset[str]] = {}
+        if os.path.lexists(self._path):
+            with open_regular(self._path, InputError) as file:
+                for line in file:
+                    if entry := _parsed(line):
+                        name, digest, is_done = entry
+                        earlier = frozenset() if is_done else known.get(name, frozenset())
+                        known[name] = earlier | {digest}
+        return known
 
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _parsed(line: bytes) -> list[tuple[str, str]]:
+def _parsed(line: bytes) -> tuple[str, str, bool] | None:
     """Return the entry of a line; a damaged one tells of no file."""
     try:
         entry = json.loads(line)
-        return [(str(entry["labels"]), str(entry["sha256"]))]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return []
+        return str(entry["labels"]), str(entry["sha256"]), entry.get("done", True) is not False
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import PurePath
 from types import MappingProxyType
 
@@ -144,6 +145,18 @@ class OutputNames:
         """Tell whether there are labels or an annotated copy of this name."""
         owned = Owned(name, self._identity(source))
         return any(record.has_file(owned) for record in self._records)
+
+    def names_before(self, source: str) -> Sequence[str]:
+        """Return the names that outputs of a source have had."""
+        return self._names_by_picture.get(self._identity(source), ())
+
+    @cached_property
+    def _names_by_picture(self) -> Mapping[str, Sequence[str]]:
+        names: dict[str, list[str]] = {}
+        for record in self._records:
+            for each in record.owners.values():
+                names.setdefault(each.picture, []).append(each.name)
+        return names
 
     def leave_unfinished(self, name: str, video: str) -> None:
         """Record that the annotated video of this name is not whole."""

@@ -305,8 +305,10 @@ def _crop_sinks(
     from engine.cli._sinks.crops import Crops
 
     if getattr(arguments, "crops", None):
+        assert feed.naming is not None
+        folder = (arguments.crops, reserved, feed.found)
         hides = any(getattr(arguments, way, None) for way in _WAYS)
-        yield Crops(arguments.crops, reserved, feed.found, existing=existing, hides=hides)
+        yield Crops(*folder, existing=existing, naming=feed.naming, hides=hides)
 
 
 def _document_sinks(
@@ -359,8 +361,13 @@ def _folder_sinks(
         )
     if getattr(arguments, "save_txt", None):
         with_score = arguments.save_conf
-        labels = (arguments.save_txt, reserved, feed.found)
-        yield Labels(*labels, with_score=with_score, existing=existing)
+        assert feed.naming is not None
+        yield Labels(
+            *(arguments.save_txt, reserved, feed.found),
+            with_score=with_score,
+            existing=existing,
+            names_before=feed.naming.names_before,
+        )
     if getattr(arguments, "save_mot", None):
         from engine.cli._sinks.mot import MotTracks
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -14,12 +15,14 @@ from engine.evaluate.ground_truth import Entry, GroundTruth
 from engine.evaluate.text_files import JSON_LIMIT, read_text
 from engine.files.atomic import write_new
 from engine.files.naming import shown
+from engine.vision.serialize import COCO_CATEGORIES
 
 ImageId = int | str
 
 _MAX_NUMBER = 1e60  # in a file, so that areas stay finite
 _MAX_LISTED = 20  # unknown categories in a message
 _MAX_PAIRS = 3  # of categories and classes in a message
+_CLASS = re.compile(r"class\s*(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 
 def read_truth(
@@ -62,7 +65,7 @@ def read_truth(
         *(source, names, tuple(numbers.get(i, free + i) for i in range(len(names)))),
         *(tuple(entries), problems),
         remarks=[
-            *_matched_in_order(file.name, category_names, names),
+            *matched_in_order(file.name, category_names, names),
             *(_found_by_a_network(file) if needs_objects else ()),
         ],
         without_category=frozenset(range(len(names))) - set(numbers),
@@ -78,6 +81,10 @@ def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Detections]:
     file = _JsonFile(source, is_list=True)
     known = {entry.image_id for entry in truth.entries}
     class_of = {number: class_id for class_id, number in enumerate(truth.categories)}
+    if _count_from_one(file.value, truth):
+        class_of = {1 + class_id: class_id for class_id in range(len(truth.names))}
+        what = "category_ids count from 1 to 80 without COCO's gaps, and are read so"
+        truth.remarks.append(f"{file.name}: {what}")
     rows: dict[ImageId, _Rows] = {}
     counts: Counter[int] = Counter()
     for index, each in enumerate(file.value):
@@ -96,10 +103,20 @@ def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Detections]:
         class_id = class_of.get(category)
         if class_id is not None:
             rows.setdefault(image_id, _Rows()).add(_bbox(each, where), class_id, extra=score)
-    _report_unknown_categories(file.name, counts, truth)
+    _report_unknown_categories(file.name, counts, {*class_of}, truth)
     return {
         key: Detections.of(each.boxes, each.extras, each.class_ids) for key, each in rows.items()
     }
+
+
+def _count_from_one(detections: Iterable[Any], truth: GroundTruth) -> bool:
+    """Tell whether COCO's classes have the ids that detect gives to a network without names."""
+    if Path(truth.source).suffix.lower() == ".json" or truth.categories != COCO_CATEGORIES:
+        return False
+    values = [each.get("category_id") for each in detections if isinstance(each, dict)]
+    ids = {each for each in values if isinstance(each, int)}
+    in_gaps = ids - {*COCO_CATEGORIES}
+    return bool(in_gaps) and ids <= {*range(1, 1 + len(COCO_CATEGORIES))}
 
 
 def files_in(folder: Path) -> tuple[Path, Path]:
@@ -241,16 +258,15 @@ def _found_by_a_network(file: _JsonFile) -> Iterable[str]:
         yield f"{file.name}: {what}. {hint}"
 
 
-def _report_unknown_categories(where: str, counts: Counter[int], truth: GroundTruth) -> None:
+def _report_unknown_categories(
+    where: str, counts: Counter[int], categories: Set[int], truth: GroundTruth
+) -> None:
     """Add a remark about the category_ids that the ground truth lacks; raise if it has none.
 
     Ids that both have may mean other classes there: only the unknown ones give that away.
     """
-    known = {
-        category
-        for class_id, category in enumerate(truth.categories)
-        if class_id not in truth.without_category
-    }
+    without = {truth.categories[class_id] for class_id in truth.without_category}
+    known = categories - without
     unknown = sorted(counts.keys() - known)
     if not unknown:
         return
@@ -327,6 +343,9 @@ def _match_names(where: str, categories: Sequence[str], names: Sequence[str]) ->
             f"{where}: has {len(categories)} categories, the network {len(names)} classes, none of"
             f" which is called {missing[:60]!r}.{hint} See --names"
         )
+    numbers = _class_numbers(categories)
+    if {*numbers} == {*range(len(names))}:
+        return numbers
     for index, class_id in enumerate(same):
         if class_id not in (None, index):
             raise InputError(
@@ -336,20 +355,39 @@ def _match_names(where: str, categories: Sequence[str], names: Sequence[str]) ->
     return list(range(len(names)))
 
 
-def _matched_in_order(where: str, categories: Sequence[str], names: Sequence[str]) -> Iterable[str]:
+def matched_in_order(where: str, categories: Sequence[str], names: Sequence[str]) -> Iterable[str]:
     """Yield a line if categories have other names than the classes that their order gives them."""
     if {*map(_normalised, categories)} <= {*map(_normalised, names)}:
         return  # matched by name
-    pairs = [
-        f"{shown(category)} = {shown(name)}"
-        for category, name in zip(categories, names, strict=True)
-        if is_name(category) and is_name(name) and _normalised(category) != _normalised(name)
-    ]
+    if {*_class_numbers(categories)} == {*range(len(names))}:
+        return  # matched by number
+    rows = list(enumerate(zip(categories, names, strict=True)))
+    if not any(map(is_name, names)) and any(map(is_name, categories)):
+        pairs = [f"{shown(name)} = {shown(category)}" for _, (category, name) in rows]
+        what = "the network's classes have no names, and count as the categories in their order"
+    else:
+        pairs = [
+            f"{shown(category)} = {shown(name)}"
+            for index, (category, name) in rows
+            if not (_is_only(category, index) or _is_only(name, index))
+            and _normalised(category) != _normalised(name)
+        ]
+        count = f"{len(pairs)} of {len(categories)} categories"
+        what = f"{count} have the number of a class with another name, and count as that"
     if pairs:
         which = ", ".join(pairs[:_MAX_PAIRS]) + ", …" * (len(pairs) > _MAX_PAIRS)
-        count = f"{len(pairs)} of {len(categories)} categories"
-        what = "have the number of a class with another name, and count as that"
-        yield f"{where}: {count} {what}: {which}. See --names"
+        yield f"{where}: {what}: {which}. See --names"
+
+
+def _is_only(text: str, index: int) -> bool:
+    """Tell whether a text is no name, and does not say another number than the index."""
+    return not is_name(text) and _class_numbers([text]) in ([], [index])
+
+
+def _class_numbers(names: Iterable[str]) -> list[int]:
+    """Return 3 for "class 3", as detect calls the classes of a network without names."""
+    found = (_CLASS.fullmatch(each.strip()) for each in names)
+    return [int(each[1]) for each in found if each]
 
 
 def is_name(text: str) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from tests import needs
 from tests.cli.child import engine, engine_here
 from tests.pictures import write_picture, write_video
+from tests.small_models import DETECTOR, write_model
 
 pytestmark = pytest.mark.slow
 
@@ -293,3 +294,16 @@ def test_a_folder_and_an_archive_of_one_name_give_different_file_names(detect, f
     assert [each["file_name"] for each in images] == ["set/1.png", "set/1-2.png"]
     what = "set.tar#1.png: has the name of another picture, so its file_name is set/1-2.png"
     assert (done.status, what in done.err) == (0, True)
+
+
+def test_eighty_classes_without_names_are_announced(folder, tmp_path_factory):
+    cfg = DETECTOR.replace("classes=3", "classes=80").replace("filters=16", "filters=170")
+    model = write_model(tmp_path_factory.mktemp("model"), cfg, [*map(str, range(80))])
+    model.names.unlink()
+    words = ("detect", "val/COCO_val2014_000000000785.jpg", *model.options, *COCO)
+    what = "the 80 classes have no names, so category_id counts from 1 without the gaps of COCO's"
+    done = engine_here(*words, cwd=folder)
+    assert (done.status, what in done.err) == (0, True)
+    annotations(folder, [f"c{number}" for number in range(80)])
+    done = engine_here(*words, "--images-json", "truth.json", "--overwrite", cwd=folder)
+    assert (done.status, what in done.err) == (0, False)

@@ -120,6 +120,23 @@ def test_resume_does_not_take_pictures_without_a_record_for_hidden(
     assert cli.main([*words, *outputs, "--blur", "all", "--resume"]) == 0
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_resume_keeps_crops_that_hide_already(words, tmp_path, is_known):
+    """Somebody has edited one since; crops that no record names may show anything."""
+    write_picture("b.png", (64, 48), seed=2)
+    outputs = ["--crops", "crops", "--csv", "rows.csv", "--blur", "all"]
+    assert cli.main([*words, "b.png", *outputs]) == 0
+    edited = tmp_path / "crops" / "cat" / "a.png"
+    expected = edited.read_bytes()
+    edited.write_bytes(b"edited")
+    (tmp_path / "rows.csv").unlink()
+    if not is_known:
+        record = tmp_path / "crops" / FILE
+        record.write_text("".join(record.read_text().splitlines(keepends=True)[1:]))
+    assert cli.main([*words, "b.png", *outputs, "--resume"]) == 0
+    assert edited.read_bytes() == (b"edited" if is_known else expected)
+
+
 def test_all_of_several_classes_is_hidden_in_pictures(words):
     assert cli.main([*words, "-o", "plain"]) == 0
     assert cli.main([*words, "-o", "hidden", "--blur", "all"]) == 0

@@ -8,6 +8,7 @@ import pytest
 from engine.errors import InputError
 from engine.evaluate import coco_files
 from engine.evaluate.score import score
+from engine.vision.serialize import COCO_CATEGORIES
 from tests.evaluate.random_examples import named, random_examples
 
 
@@ -67,7 +68,14 @@ def test_categories_become_the_classes_of_a_network(tmp_path, names, categories)
         ([*"abcd"], [*"efgh"], "4 of 4", "a = e, b = f, c = g, …. See --names"),
         (["apple", "1"], ["dog", "class 1"], "1 of 2", "apple = dog. See --names"),
         (["apple", "dog"], ["pear", "dog"], "1 of 2", "apple = pear. See --names"),
-        (["apple", "pear"], ["class 0", "class 1"], None, None),
+        (
+            ["apple", "class 0"],
+            ["pear", "dog"],
+            "2 of 2",
+            "apple = pear, class 0 = dog. See --names",
+        ),
+        (["apple", "class 1"], ["pear", "dog"], "1 of 2", "apple = pear. See --names"),
+        (["class 2", "class 1"], ["pear", "dog"], "1 of 2", "class 2 = pear. See --names"),
         (["1", "2"], ["dog", "cat"], None, None),
         ([None, None], ["dog", "cat"], None, None),
         (["apple", "pear"], None, None, None),
@@ -82,6 +90,23 @@ def test_categories_that_are_matched_in_order_are_announced(
     what = "categories have the number of a class with another name, and count as that"
     expected = [f"{truth.source}: {count} {what}: {pairs}"] if pairs else []
     assert truth.remarks == expected
+
+
+def test_names_for_the_classes_of_a_network_without_names_are_announced(tmp_path):
+    listed = [{"id": number, "name": name} for number, name in enumerate(["apple", "pear"])]
+    truth = read(tmp_path, instances(categories=listed, annotations=[]), ["class 0", "class 1"])
+    what = "the network's classes have no names, and count as the categories in their order"
+    pairs = "class 0 = apple, class 1 = pear. See --names"
+    assert truth.remarks == [f"{truth.source}: {what}: {pairs}"]
+
+
+def test_categories_without_a_name_are_matched_by_their_number(tmp_path):
+    listed = [{"id": 10 + each, "name": f"class {each}"} for each in (2, 0, 1)]
+    truth = read(tmp_path, instances(categories=listed, annotations=[]), ["cat", "dog", "cow"])
+    assert (truth.categories, truth.remarks) == ((10, 11, 12), [])
+    shuffled = [{"id": each, "name": f"class {2 - each}"} for each in range(3)]
+    truth = read(tmp_path, instances(categories=shuffled, annotations=[]), ["cat", "dog", "cow"])
+    assert (truth.categories, truth.remarks) == ((2, 1, 0), [])
 
 
 @pytest.mark.parametrize(
@@ -224,6 +249,24 @@ def test_annotations_with_scores_are_announced(tmp_path, scored, remarks):
     hint = "Unless you corrected them, a network is measured by its own results"
     what = f"truth.json: {scored} of 3 annotations have a score, as detect writes them. {hint}"
     assert [what in each for each in told] == [True] * remarks
+
+
+@pytest.mark.parametrize(
+    ("ids", "classes"),
+    [
+        ((12, 80), [11, 79]),  # 12 is in a gap of COCO's
+        ((11, 13, 80), [10, 11, 70]),
+        ((13, 90), [11, 79]),
+    ],
+)
+def test_results_of_cocos_classes_that_are_counted_from_one_are_read_so(tmp_path, ids, classes):
+    """A network without names has 80 classes in COCO's order, and knows no gaps."""
+    entry = coco_files.Entry(9, "9.jpg", lambda size: coco_files.Objects.of([], []))
+    names = ("person", *map(str, range(1, 80)))
+    truth = coco_files.GroundTruth("pictures", names, COCO_CATEGORIES, (entry,), [])
+    assert found(tmp_path, truth, *ids)[9].class_ids.tolist() == classes
+    what = f"{tmp_path}/results.json: category_ids count from 1 to 80 without COCO's gaps"
+    assert truth.remarks == [f"{what}, and are read so"] * (12 in ids)
 
 
 def test_written_results_give_the_same_report(tmp_path):

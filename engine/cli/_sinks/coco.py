@@ -186,6 +186,13 @@ class CocoResults(Sink):
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         self._categories = _Categories(self._images, labels)
+        has_names = any(map(coco_files.is_name, labels))
+        if not (self._images or has_names) and len(labels) == len(serialize.COCO_CATEGORIES):
+            _log.warning(
+                "--json-style coco: the %d classes have no names, so category_id counts from 1 "
+                "without the gaps of COCO's numbers. Name them with --names",
+                len(labels),
+            )
         self._out.open()
         self._out.write("[\n")
 

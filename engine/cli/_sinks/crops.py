@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli._output_files import Existing, OutputFolder, ReservedPaths
+from engine.cli._output_names import OutputNames
 from engine.cli._output_record import owners_in
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
@@ -30,14 +31,16 @@ class Crops(Sink):
         known: Sequence[NamedMedia],
         *,
         existing: Existing,
+        naming: OutputNames,
         hides: bool,
     ) -> None:
         self._folder = OutputFolder("--crops", folder, reserved, existing=existing)
         owners = owners_in(folder)  # as they were before this run
         self._is_known = bool(owners) or not any(self._folder.path.iterdir())
         self._earlier = {each.name for each in owners if each.may_have("crops")}
-        self._due = {each.name for each in owners if not each.is_done}
-        self._keeps = existing == "resume" and not hides  # else it shows what is to be hidden
+        self._naming = naming
+        self._resumes = existing == "resume"
+        self._hides = hides
         self._folder.refuse_pictures_here(each.media for each in known)
         self._folder.check(_existing_crops(self._folder.path, known))
 
@@ -46,16 +49,24 @@ class Crops(Sink):
         return True if self._is_known and item.output not in self._earlier else None
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        keeps = self._resumes and not self._may_show_more(item)
         counts: Counter[str] = Counter()
         for found, image in outcome.crops():
             label = folder_name_of(found.label)
             counts[label] += 1
             name = file_names.crop_of(item, image.size, counts[label])
-            if self._keeps and item.output not in self._due and self._folder.has(f"{label}/{name}"):
+            if keeps and self._folder.has(f"{label}/{name}"):
                 continue  # an earlier run has written it, or somebody else has
             content = encode(image, name)
             with self._folder.new_file(f"{label}/{name}") as file:
                 file.part.write_bytes(content)
+
+    def _may_show_more(self, item: Item) -> bool:
+        """Tell whether the crops of a picture are to be replaced, whatever they show."""
+        picture = item.output, item.source_name
+        if self._naming.is_due(*picture) or self._naming.shows_more(*picture):
+            return True
+        return self._hides and item.output not in self._earlier  # nobody knows what they show
 
 
 def _existing_crops(folder: Path, known: Sequence[NamedMedia]) -> Iterator[str]:

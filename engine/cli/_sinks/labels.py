@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
 from engine.errors import InputError
-from engine.evaluate.dataset import all_labels, labels_next_to_folder
+from engine.evaluate.dataset import all_labels
 from engine.files.naming import shown
 from engine.sources.item import Item
 from engine.sources.media import MediaKind
+
+_log = logging.getLogger("engine")
 
 
 class Labels(Sink):
@@ -33,12 +36,16 @@ class Labels(Sink):
         *,
         with_score: bool,
         existing: Existing,
+        names_before: Callable[[str], Iterable[str]],
     ) -> None:
+        """Create the sink; `names_before` returns the names that outputs of a picture had."""
         self._folder = OutputFolder("--save-txt", folder, reserved, existing=existing)
+        self._where = f"--save-txt {shown(folder)}"
         self._with_score = with_score
         self._real = lru_cache(maxsize=256)(real)
         self._replaces = existing == "replace"
         self._digests = LabelDigests(self._folder.path)
+        self._refusals: list[InputError] = []
         pictures = [each for each in known if not each.media.has_frames]
         for media, output in pictures:
             self._protect_labels_of(media.name, f"{output}.txt")
@@ -47,24 +54,33 @@ class Labels(Sink):
             output if media.kind is archives else f"{output}.txt" for media, output in pictures
         )
         videos = [output for media, output in known if media.has_frames]
-        self._folder.check(each for output in videos for each in self._labels_of_frames(output))
-        for _, output in pictures:
-            self._protect(f"{output}.txt")
-        for output in videos:
-            for name in self._labels_of_frames(output):
-                self._protect(name)
+        frames = [each for output in videos for each in self._labels_of_frames(output)]
+        self._folder.check(frames)
+        self._protect(*(f"{output}.txt" for _, output in pictures), *frames)
+        if self._replaces:
+            self._warn_of_labels_under_other_names(pictures, names_before)
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         name = _name_of(item)
         if not self._replaces and self._digests.is_changed(name):
             return  # an interrupted --overwrite has wanted to replace this picture's outputs
-        if not item.frame:
-            self._protect_labels_of(item.name, name)
-        self._protect(name)
+        try:
+            if not item.frame:
+                self._protect_labels_of(item.name, name)
+            self._protect(name)
+        except InputError as error:  # its name was not known before
+            self._refusals.append(error)
+            return
         content = outcome.to_yolo(conf=self._with_score).encode()
-        with self._folder.new_file(name) as file:
+        file = self._folder.new_file(name)
+        written = file.path.relative_to(self._folder.path).as_posix()
+        with self._digests.writing(written, content), file:
             file.part.write_bytes(content)
-        self._digests.add(file.path.relative_to(self._folder.path).as_posix(), content)
+
+    def finish(self) -> None:
+        if count := len(self._refusals):
+            labels = "labels were" if count == 1 else "files of labels were"
+            raise InputError(f"{count} {labels} not written: {self._refusals[0]}")
 
     def lacks(self, item: Item) -> bool:
         return not self._folder.has(_name_of(item))
@@ -88,30 +104,46 @@ class Labels(Sink):
         target = self._folder.path / name
         is_next_to_it = self._real(target.parent) == self._real(Path(picture).parent)
         if is_next_to_it and target.stem != Path(picture).stem:
-            where = f"--save-txt {shown(self._folder.path)}"
             problem = f"{target.name} next to {shown(picture)} would not be its labels"
-            raise InputError(f"{where}: {problem}. Name another folder")
+            raise InputError(f"{self._where}: {problem}. Name another folder")
         if is_next_to_it:
             others = [each for each in all_labels(Path(picture)) if real(each) != real(target)]
             if others:
-                where = f"--save-txt {shown(self._folder.path)}"
                 problem = f"would take the place of {shown(others[0])}, the labels of a picture"
-                raise InputError(f"{where}: {problem}. Name another folder")
+                raise InputError(f"{self._where}: {problem}. Name another folder")
+        if is_next_to_it and self._replaces:
+            problem = f"with --overwrite would replace labels of {shown(picture)}"
+            raise InputError(f"{self._where}: {problem}. Name another folder")
+
+    def _protect(self, *names: str) -> None:
+        """Refuse to overwrite labels that somebody has made or corrected."""
         if not self._replaces:
             return
-        labels = [*all_labels(Path(picture)), *labels_next_to_folder(Path(picture))]
-        is_label_file = real(target) in map(real, labels)
-        if is_next_to_it or (is_label_file and self._digests.is_changed(name)):
-            where = f"--save-txt {shown(self._folder.path)}"
-            problem = f"with --overwrite would replace labels of {shown(picture)}"
-            raise InputError(f"{where}: {problem}. Name another folder")
+        if changed := [each for each in names if self._digests.is_changed(each)]:
+            others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+            problem = f"with --overwrite would replace {shown(changed[0])}{others}"
+            what = "as they are. Name another folder, or remove them"
+            if not others:
+                what = "as it is. Name another folder, or remove it"
+            raise InputError(f"{self._where}: {problem}, which no run has written {what}")
 
-    def _protect(self, name: str) -> None:
-        """Refuse to overwrite labels that somebody has made or corrected."""
-        if self._replaces and self._digests.is_changed(name):
-            where = f"--save-txt {shown(self._folder.path)}"
-            problem = f"with --overwrite would replace {shown(name)}, which no run has written"
-            raise InputError(f"{where}: {problem} as it is. Name another folder, or remove it")
+    def _warn_of_labels_under_other_names(
+        self, pictures: Iterable[NamedMedia], names_before: Callable[[str], Iterable[str]]
+    ) -> None:
+        """Tell of labels that somebody has changed and that are a picture's no longer."""
+        left = [
+            (f"{before}.txt", media, output)
+            for media, output in pictures
+            for before in names_before(media.name)
+            if before != output and self._digests.is_changed(f"{before}.txt")
+        ]
+        if left:
+            name, media, output = left[0]
+            _log.warning(
+                "%s: leaves labels that somebody has changed under a name that a picture had: %d, "
+                "such as %s of %s, which gets %s.txt",
+                *(self._where, len(left), shown(name), shown(media.name), shown(output)),
+            )
 
 
 def _name_of(item: Item) -> str:

@@ -26,9 +26,9 @@ sys.path[:0] = [str(_REPOSITORY), str(_REPOSITORY / "tools/codes")]
 import numpy as np  # noqa: E402
 
 import engine  # noqa: E402
-from engine.evaluate import dataset  # noqa: E402
 from engine.evaluate.examples import Detections, Example, Objects  # noqa: E402
 from engine.evaluate.score import score  # noqa: E402
+from engine.outputs import labelled_pictures  # noqa: E402
 from engine.vision.image import read  # noqa: E402
 
 _GRID = 4  # pictures along each side of a composed one
@@ -77,7 +77,7 @@ def measure_pictures(options: argparse.Namespace) -> None:
         sys.exit("pictures: expected a FOLDER of labelled pictures")
     cut = {"tiles": options.tiles, "overlap": options.overlap}
     with load(options, threshold=_MIN_SCORE) as detector:
-        truth = dataset.read(str(options.folder), detector.labels)
+        truth = labelled_pictures.read(str(options.folder), detector.labels)
         single = [(read(each.path).pixels, each.objects) for each in truth.entries]
         labelled = [(pixels, objects(pixels.shape[1::-1])) for pixels, objects in single]
         large = list(_composed(labelled))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.cli._sinks.file_names import video_of
+from engine.outputs.file_names import video_of
 
 
 class FrameNames:

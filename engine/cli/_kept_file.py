@@ -6,9 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
-from engine.cli._output_files import real
-from engine.cli._output_record import files_in, forget_file
 from engine.files.atomic import NewFile, unwritable
+from engine.files.real_paths import real
+from engine.outputs.record import files_in, forget_file
 
 
 class KeptFile:

@@ -12,6 +12,7 @@ from engine.cli import _stdin
 from engine.errors import InputError
 from engine.files.atomic import NewFile, refuse_address
 from engine.files.naming import shown
+from engine.files.real_paths import real
 from engine.sources.media import Media
 
 # What a run does with files that exist: stop, replace them, or go on where another run stopped.
@@ -213,10 +214,3 @@ def unused_path(path: Path) -> Path:
 
 def is_folder_of(folder: Path, file: str) -> bool:
     return real(folder) == real(Path(file).parent)
-
-
-def real(path: str | Path) -> str:
-    try:
-        return os.path.realpath(path)
-    except ValueError:  # a name from a list may contain a NUL
-        return str(path)

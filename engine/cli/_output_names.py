@@ -10,12 +10,12 @@ from pathlib import PurePath
 from types import MappingProxyType
 
 from engine.cli._frame_names import FrameNames
-from engine.cli._output_files import real
-from engine.cli._output_record import FILE as RECORD
-from engine.cli._output_record import OutputRecord, Owned
-from engine.cli._sinks import file_names
 from engine.cli._sources import NamedMedia
 from engine.files.naming import shown
+from engine.files.real_paths import real
+from engine.outputs import file_names
+from engine.outputs.record import FILE as RECORD
+from engine.outputs.record import OutputRecord, Owned
 from engine.sources.item import Item
 from engine.sources.media import Media, MediaKind, is_url, media_of
 from engine.sources.video_writer import extension_for
@@ -155,7 +155,9 @@ class OutputNames:
         names: dict[str, list[str]] = {}
         for record in self._records:
             for each in record.owners.values():
-                names.setdefault(each.picture, []).append(each.name)
+                mine = names.setdefault(each.picture, [])
+                if each.name not in mine:
+                    mine.append(each.name)
         return names
 
     def leave_unfinished(self, name: str, video: str) -> None:

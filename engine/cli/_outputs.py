@@ -207,8 +207,8 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
 
 def _protect_labels(arguments: argparse.Namespace, feed: Feed) -> None:
     """Refuse to replace labels of a picture, such as x.txt next to x.jpg, by a file of results."""
-    from engine.cli._output_files import real
     from engine.evaluate.dataset import all_labels, labels_next_to_folder
+    from engine.files.real_paths import real
 
     for name in (*_FILES, "save_mot"):
         path = getattr(arguments, name, None) or ""
@@ -248,9 +248,9 @@ def _check_combination(arguments: argparse.Namespace) -> None:
 
 def _check_folders(arguments: argparse.Namespace) -> None:
     """Refuse to make a folder of the name of a file that is written."""
-    from engine.cli._output_files import real
     from engine.cli._sinks.annotated import is_one_file
     from engine.cli._sinks.mot import is_mot_file
+    from engine.files.real_paths import real
 
     files: dict[str, str] = {}
     folders: dict[str, str] = {}

@@ -14,9 +14,10 @@ from pathlib import Path, PurePath
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.cli._output_files import ReservedPaths, real
+from engine.cli._output_files import ReservedPaths
 from engine.errors import InputError
 from engine.files.naming import shown
+from engine.files.real_paths import real
 
 if TYPE_CHECKING:
     from engine.cli._output_names import OutputNames
@@ -329,7 +330,7 @@ def _warn_of_outputs(folder: str, count: int) -> None:
 
 def _without_earlier_results(found: tuple[Media, ...]) -> tuple[Media, ...]:
     """Leave out what earlier runs have written into the folders that are searched."""
-    from engine.cli._output_record import files_in
+    from engine.outputs.record import files_in, warn_of_results
 
     results_below = lru_cache(maxsize=None)(_results_below)
     results_in = lru_cache(maxsize=None)(files_in)
@@ -352,11 +353,6 @@ def _without_earlier_results(found: tuple[Media, ...]) -> tuple[Media, ...]:
     return tuple(kept)
 
 
-def warn_of_results(folder: str, count: int, hint: str) -> None:
-    what = "%s: holds outputs of another run, which are not read, pictures: %d. %s"
-    _log.warning(what, shown(folder), count, hint)
-
-
 def _folders_below_root(media: Media) -> Iterator[str]:
     """Yield the folders between a picture and the folder in which it was searched."""
     if media.root is None:
@@ -371,8 +367,8 @@ def _folders_below_root(media: Media) -> Iterator[str]:
 def _results_below(folder: str) -> Callable[[str], bool] | None:
     """Return what tells whether a file is an output of a run in a folder; None if no run was."""
     from engine.cli._output_names import ending_of
-    from engine.cli._output_record import FILE, owners_in
-    from engine.cli._sinks.file_names import sources_of_crop, with_other_format
+    from engine.outputs.file_names import sources_of_crop, with_other_format
+    from engine.outputs.record import FILE, owners_in
     from engine.sources.media import is_url, media_of
 
     if not os.path.lexists(os.path.join(folder, FILE)):  # noqa: PTH118 - fast
@@ -403,7 +399,7 @@ def _results_below(folder: str) -> Callable[[str], bool] | None:
 
 def hidden_marks(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return what records of outputs say about the classes that --blur and --pixelate hide."""
-    from engine.cli._output_record import HIDDEN
+    from engine.outputs.record import HIDDEN
 
     given = [each for way in ("blur", "pixelate") for each in getattr(arguments, way, None) or ()]
     classes = sorted({each.strip() for option in given for each in option.split(",")})

@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.cli import FAILED, _model, _output_files, _output_record, _sources
+from engine.cli import FAILED, _model, _output_files, _sources
 from engine.cli._json_report import JsonReport
 from engine.cli._stderr import print_stderr
 from engine.cli._table import Cell, align
-from engine.cli._written_labels import WrittenLabels, written_labels
 from engine.errors import ImageError, InputError
 from engine.files import data_set_yaml
 from engine.files.naming import shown
+from engine.outputs.record import add_file
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -155,7 +155,7 @@ def run(arguments: argparse.Namespace) -> int:
             overwrite=arguments.overwrite,
         )
         for path in written:
-            _output_record.add_file(path)
+            add_file(path)
     if truth.has_no_labels:
         print_stderr("Error: no picture has a label file: nothing was measured. See --labels")
     return FAILED if failures or truth.problems or truth.has_no_labels else 0
@@ -190,27 +190,15 @@ def _names(file: str | None) -> list[str] | None:
 
 def _truth(arguments: argparse.Namespace, source: str, names: Sequence[str] | None) -> GroundTruth:
     from engine.evaluate import coco_files
+    from engine.outputs import labelled_pictures
 
     if Path(source).suffix.lower() == ".json":
         return coco_files.read_truth(source, names, pictures=arguments.images)
     if names is None:
-        raise InputError(f"{source}: its labels are numbers. Name the classes with --names")
-    return _read_dataset(source, names, labels=arguments.labels)
-
-
-def _read_dataset(source: str, names: Sequence[str], *, labels: str | None = None) -> GroundTruth:
-    from engine.evaluate import dataset
-    from engine.sources.expand import warn_about_inner_folders
-
-    if not Path(source).is_dir():
-        return dataset.read(source, names, labels=labels, written=WrittenLabels())
-    folder = str(dataset.picture_folder(Path(source)))
-    warn_about_inner_folders(folder, "Name one of them, or a list of pictures")
-    results = _output_record.files_in(folder)
-    if count := sum(Path(folder, each).exists() for each in results):
-        _sources.warn_of_results(folder, count, "A list of pictures can name them")
-    written = WrittenLabels()
-    return dataset.read(source, names, labels=labels, left_out=results, written=written)
+        raise InputError(
+            f"{source}: labels need names. Name the classes with --names, all in their order"
+        )
+    return labelled_pictures.read(source, names, labels=arguments.labels)
 
 
 def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -> GroundTruth:
@@ -275,11 +263,12 @@ def average_precisions(detector: Detector, source: str) -> dict[str, float | Non
     """Return COCO's average precisions of a detector on labelled pictures."""
     from engine.evaluate import coco_files
     from engine.evaluate.score import score
+    from engine.outputs import labelled_pictures
 
     if Path(source).suffix.lower() == ".json":
         truth = coco_files.read_truth(source, detector.labels)
     else:
-        truth = _read_dataset(source, detector.labels)
+        truth = labelled_pictures.read(source, detector.labels)
     examples, failures = _examples_from_detector(detector, truth, "coco")
     _print_problems(truth, failures)
     return score(examples, truth.names).summary
@@ -340,11 +329,6 @@ def _print_problems(truth: GroundTruth, failures: Sequence[str]) -> None:
         print_stderr(f"Warning: {line}")
     for line in shortened(failures):
         print_stderr(f"Error: {line}")
-    if written := written_labels(truth.label_files):
-        count = f"{len(written)} of {len(truth.label_files)}"
-        hint = "Unless you corrected them, a network is measured by its own results"
-        what = f"detect wrote {count} label files, such as {shown(str(written[0]))}"
-        print_stderr(f"Warning: {what}. {hint}")
     if failures:
         count = f"{len(failures)} of {len(truth.entries)}"
         print_stderr(f"{count} pictures could not be read and are left out")

@@ -65,6 +65,7 @@ def read_truth(
         *(source, names, tuple(numbers.get(i, free + i) for i in range(len(names)))),
         *(tuple(entries), problems),
         remarks=[
+            *_repeated(file.name, entries),
             *matched_in_order(file.name, category_names, names),
             *(_found_by_a_network(file) if needs_objects else ()),
         ],
@@ -246,6 +247,18 @@ def _objects(
         crowd = bool(each.get("iscrowd", 0))
         rows.setdefault(image_id, _Rows()).add(box, class_id, extra=area, crowd=crowd)
     return rows
+
+
+def _repeated(where: str, entries: Iterable[Entry]) -> Iterable[str]:
+    """Yield a line about the pictures that are there with several ids."""
+    ids: dict[str, list[ImageId]] = {}
+    for each in entries:
+        ids.setdefault(each.path, []).append(each.image_id)
+    several = {path: each for path, each in ids.items() if len(each) > 1}
+    if several:
+        path, numbers = next(iter(several.items()))
+        example = f"{shown(path)} for the ids {numbers[0]} and {numbers[1]}"
+        yield f"{where}: images of one file_name: {len(several)}, such as {example}"
 
 
 def _found_by_a_network(file: _JsonFile) -> Iterable[str]:

@@ -49,39 +49,19 @@ class Written(Protocol):
         """Return a picture as picture_of() does."""
 
 
-class NoRecords:
-    """Nothing is told."""
-
-    def file_of(self, picture: Path, place: Path) -> Path | None:
-        return None
-
-    def picture_of(self, file: Path) -> str | None:
-        return None
-
-    def record_of(self, file: Path) -> Path | None:
-        return None
-
-    def file_of_moved(self, picture: Path, folder: Path) -> Path | None:
-        return None
-
-    def identity(self, picture: Path) -> str:
-        return str(picture)
-
-
 def read(
     source: str,
     names: Sequence[str],
     *,
+    written: Written,
     labels: str | None = None,
     left_out: Set[str] = frozenset(),
-    written: Written | None = None,
 ) -> GroundTruth:
     """Read the pictures of a folder, except those `left_out`, or of a list.
 
     `labels` is the folder of the labels, if given. There a file has the folders of its picture, or
     none. What `written` tells of a picture comes before its name.
     """
-    written = written or NoRecords()
     folder = None if labels is None else Path(labels)
     if folder is not None and not folder.is_dir():
         raise InputError(f"--labels {shown(str(folder))}: expected a folder")

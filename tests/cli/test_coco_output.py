@@ -307,3 +307,12 @@ def test_eighty_classes_without_names_are_announced(folder, tmp_path_factory):
     annotations(folder, [f"c{number}" for number in range(80)])
     done = engine_here(*words, "--images-json", "truth.json", "--overwrite", cwd=folder)
     assert (done.status, what in done.err) == (0, False)
+
+
+def test_a_file_name_of_two_images_is_refused(detect, folder):
+    images = [{"id": each, "file_name": "dog.jpg", "width": 50, "height": 40} for each in (4, 9)]
+    annotations(folder, images=images)
+    done = detect("val/dog.jpg", *COCO, "--images-json", "truth.json")
+    what = "val/dog.jpg: has the file_name of two images of truth.json, 4 and 9"
+    assert (done.status, done.err) == (2, f"Error: {what}\n")
+    assert not (folder / "coco.json").exists()

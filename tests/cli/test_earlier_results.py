@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from engine.cli._output_names import OutputNames
-from engine.cli._output_record import OutputRecord, Owned, add_file
 from engine.cli._sources import _without_earlier_results
 from engine.errors import InputError
+from engine.outputs.record import OutputRecord, Owned, add_file
 from engine.sources.expand import expand
 from engine.sources.media import media_of
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from engine import cli
-from engine.cli._output_record import OutputRecord, Owned, add_file, files_in
+from engine.outputs.record import OutputRecord, Owned, add_file, files_in
 from tests import needs
 
 ROOT = Path(__file__).parents[2]

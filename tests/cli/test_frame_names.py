@@ -8,7 +8,7 @@ import pytest
 
 from engine.cli._frame_names import FrameNames
 from engine.cli._output_names import OutputNames
-from engine.cli._output_record import FILE, OutputRecord, Owned
+from engine.outputs.record import FILE, OutputRecord, Owned
 from engine.sources.media import media_of
 from tests import needs
 from tests.cli.child import engine, engine_here

@@ -1,11 +1,15 @@
 """Digests of label files: a run replaces what runs have written, and nothing else."""
 
+import tarfile
+
 import pytest
 
-from engine.cli._label_digests import FILE, LabelDigests
+from engine.outputs.label_digests import FILE, LabelDigests
+from tests import needs
 from tests.cli.child import engine, engine_here
-from tests.pictures import write_picture
+from tests.pictures import write_picture, write_video
 
+LEFT = "leaves labels that somebody has changed under a name that a source had"
 HAND = "0 .111 .5 .1 .1\n"
 
 
@@ -90,7 +94,54 @@ def test_corrected_labels_under_an_earlier_name_are_announced(detect, tmp_path):
     (tmp_path / "labels/x-2.txt").write_text(HAND)
     (tmp_path / "pics/a/x.jpg").unlink()
     done = detect(*run, "--overwrite")
-    what = "under a name that a picture had: 1, such as x-2.txt of pics/b/x.jpg, which gets x.txt"
-    assert (done.status, what in done.err) == (0, True)
+    what = "such as x-2.txt of pics/b/x.jpg, whose labels are now called x"
+    assert (done.status, f"{LEFT}: 1, {what}" in done.err) == (0, True)
     assert (tmp_path / "labels/x-2.txt").read_text() == HAND
     assert (tmp_path / "labels/x.txt").exists()
+
+
+@pytest.mark.parametrize("source", ["x.jpg", "v.mp4", "set.tar"])
+@pytest.mark.parametrize("by", ["names", "stdin"])
+def test_corrected_labels_of_any_source_are_announced(detect, tmp_path, source, by):
+    """Another folder next to the first one gives all of them longer names."""
+    for folder in "ab":
+        path = tmp_path / folder / source
+        if source == "x.jpg":
+            write_picture(path)
+        elif source == "v.mp4":
+            needs.package("av")
+            path.parent.mkdir()
+            write_video(path)
+        else:
+            write_picture(tmp_path / "x.jpg")
+            path.parent.mkdir()
+            with tarfile.open(path, "w") as file:
+                file.add(tmp_path / "x.jpg", "x.jpg")
+    run = ("--save-txt", "labels")
+    assert detect(f"a/{source}", *run).status == 0
+    (corrected, *_) = sorted(tmp_path.glob("labels/**/[vx]*.txt"))
+    corrected.write_text(HAND)
+    names = [f"a/{source}", f"b/{source}"]
+    if by == "names":
+        done = detect(*names, *run, "--overwrite")
+    else:
+        done = detect("-", *run, "--overwrite", stdin="\n".join(names))
+    name = corrected.relative_to(tmp_path / "labels")
+    assert (done.status, f"{LEFT}: 1, such as {name} of a/" in done.err) == (0, True)
+    assert corrected.read_text() == HAND
+
+
+def test_labels_that_were_corrected_after_a_run_was_stopped_are_announced(detect, tmp_path):
+    for name in "abc":
+        write_picture(tmp_path / f"pics/{name}.jpg", seed=ord(name))
+    run = ("pics", "--save-txt", "labels")
+    assert detect(*run).status == 0
+    good = (tmp_path / "pics/b.jpg").read_bytes()
+    (tmp_path / "pics/b.jpg").write_bytes(b"no picture")
+    assert detect(*run, "--overwrite", "--fail-fast").status == 1
+    (tmp_path / "pics/b.jpg").write_bytes(good)
+    (tmp_path / "labels/c.txt").write_text(HAND)
+    done = detect(*run, "--resume")
+    what = "leaves label files that somebody has made or changed: 1, such as c.txt"
+    assert (done.status, what in done.err) == (0, True)
+    assert (tmp_path / "labels/c.txt").read_text() == HAND

@@ -9,9 +9,9 @@ import zlib
 import pytest
 
 from engine import cli
-from engine.cli._output_record import FILE, OutputRecord, Owned
-from engine.cli._written_labels import written_labels
 from engine.errors import InputError
+from engine.outputs.record import FILE, OutputRecord, Owned
+from engine.outputs.written_labels import WrittenLabels
 from tests.pictures import write_picture
 
 OUTPUTS = ("-o", "drawn", "--save-txt", "labels", "--crops", "crops", "--csv", "a.csv")
@@ -236,14 +236,16 @@ def test_labels_that_were_there_before_a_run_belong_to_others(here, detect, more
     for _ in range(2):
         assert detect(*run, "--resume")[0] == 0
     label_files = sorted(here.glob("labels/*.txt"))
-    assert [each.name for each in written_labels(label_files)] == ["y.txt"]
+    assert [each.name for each in list(filter(WrittenLabels().is_as_written, label_files))] == [
+        "y.txt"
+    ]
     status, told = detect(*run, "--overwrite")
     assert (status, "would replace x.txt, which no run has written" in told) == (2, True)
     assert mine.read_text() == "0 .5 .5 1 1\n"
     mine.unlink()
     for option in ("--resume", "--overwrite"):
         assert detect(*run, option)[0] == 0
-        assert written_labels(label_files) == label_files
+        assert list(filter(WrittenLabels().is_as_written, label_files)) == label_files
 
 
 def test_labels_of_others_are_not_replaced_wherever_they_are(here, detect):

@@ -17,9 +17,9 @@ from PIL import Image
 from engine import bundled
 from engine.cli._output_files import ReservedPaths
 from engine.cli._output_names import OutputNames
-from engine.cli._output_record import files_in
 from engine.cli._sinks.json_documents import Document
 from engine.errors import InputError
+from engine.outputs.record import files_in
 from engine.sources.media import media_of
 from tests import needs
 from tests.cli.child import ENVIRONMENT, engine, engine_here, names_in

@@ -10,8 +10,8 @@ from collections import Counter
 
 import pytest
 
-from engine.cli._output_record import FILE as RECORD
 from engine.files import part_names
+from engine.outputs.record import FILE as RECORD
 from tests.cli.child import ENVIRONMENT, engine_here
 from tests.pictures import write_picture
 

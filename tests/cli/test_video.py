@@ -12,8 +12,8 @@ import sys
 import pytest
 
 from engine import extras
-from engine.cli._output_record import FILE as RECORD
 from engine.errors import ImageError
+from engine.outputs.record import FILE as RECORD
 from engine.sources import video
 from engine.sources.video_writer import VideoWriter
 from tests import needs

@@ -5,9 +5,10 @@ import shutil
 import pytest
 
 from engine import cli
-from engine.cli._output_record import OutputRecord, Owned
-from engine.cli._written_labels import WrittenLabels, written_labels
 from engine.evaluate import dataset
+from engine.outputs import labelled_pictures
+from engine.outputs.record import OutputRecord, Owned
+from engine.outputs.written_labels import WrittenLabels
 from tests.pictures import write_picture
 
 
@@ -273,8 +274,21 @@ def test_labels_of_the_frames_of_a_video_count_as_written(here):
     for name in (*written, "v_000001", "day1/v_1", "day1/w_000001", "x_000001"):
         (here / "lab" / f"{name}.txt").write_text("0 .5 .5 1 1\n")
     files = sorted((here / "lab").rglob("*.txt"))
-    assert [str(each.relative_to(here / "lab")) for each in written_labels(files)] == [
-        f"{each}.txt" for each in written
-    ]
+    assert [
+        str(each.relative_to(here / "lab"))
+        for each in list(filter(WrittenLabels().is_as_written, files))
+    ] == [f"{each}.txt" for each in written]
     frame = here / "lab/day1/v_000001.txt"  # an extracted frame may have it, too
     assert WrittenLabels().picture_of(frame) is None
+
+
+def test_corrected_labels_are_not_those_of_a_run(here, detect):
+    add(here, "pics/a.jpg", "pics/b.jpg")
+    assert detect("pics", "--save-txt", "labels") == 0
+    for count, which in enumerate(("a.txt", "b.txt"), start=1):
+        (line,) = labelled_pictures.read("pics", ["cat"]).remarks
+        assert f"detect wrote {3 - count} of 2 label files, such as" in line
+        (here / "labels" / which).write_text("0 .5 .5 1 1\n")
+    assert labelled_pictures.read("pics", ["cat"]).remarks == []
+    (here / "labels" / ".engine-labels.jsonl").unlink()  # then nobody knows
+    assert len(labelled_pictures.read("pics", ["cat"]).remarks) == 1

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import engine
-from engine.evaluate import dataset
 from engine.evaluate.examples import Detections, Example
+from engine.outputs import labelled_pictures
 from tests import needs
 
 SHARED = Path(__file__).parents[2].parent / "shared"
@@ -24,7 +24,7 @@ def _detected():
     model = SHARED / "models" / "yolo-fastest-1.1-coco" / "yolo-fastest-1.1-coco"
     files = [model.with_suffix(model.suffix + end) for end in (".cfg", ".weights", ".names")]
     with engine.load(*files, device="cpu", threshold=0.005) as detector:
-        truth = dataset.read(str(SHARED / "images" / "coco_val32"), detector.labels)
+        truth = labelled_pictures.read(str(SHARED / "images" / "coco_val32"), detector.labels)
         results = list(detector.stream(entry.path for entry in truth.entries))
     assert not truth.problems
     examples = [

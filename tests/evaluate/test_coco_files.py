@@ -92,6 +92,13 @@ def test_categories_that_are_matched_in_order_are_announced(
     assert truth.remarks == expected
 
 
+def test_a_file_name_of_two_images_is_announced(tmp_path):
+    images = [{"id": each, "file_name": "a.jpg", "width": 20, "height": 10} for each in (4, 9)]
+    truth = read(tmp_path, instances(images=images))
+    what = f"images of one file_name: 1, such as {tmp_path}/a.jpg for the ids 4 and 9"
+    assert truth.remarks == [f"{truth.source}: {what}"]
+
+
 def test_names_for_the_classes_of_a_network_without_names_are_announced(tmp_path):
     listed = [{"id": number, "name": name} for number, name in enumerate(["apple", "pear"])]
     truth = read(tmp_path, instances(categories=listed, annotations=[]), ["class 0", "class 1"])

@@ -7,6 +7,7 @@ import pytest
 
 from engine.errors import InputError
 from engine.evaluate import dataset, voc_labels, yolo_labels
+from engine.outputs import labelled_pictures
 from engine.sources.expand import expand
 
 NAMES = ("cat", "dog")
@@ -159,7 +160,7 @@ def test_labels_are_where_darknet_looks_for_them(tmp_path, files, picture, expec
 def test_labels_of_inner_folders_are_found(tmp_path):
     put(tmp_path, "photos/day1/a.jpg", "labels/day1/a.txt", "labels/a.txt")
     (tmp_path / "list.txt").write_text("photos/day1/a.jpg\n")
-    truth = dataset.read(str(tmp_path / "list.txt"), NAMES)
+    truth = labelled_pictures.read(str(tmp_path / "list.txt"), NAMES)
     assert list(truth.label_files) == [tmp_path / "labels/day1/a.txt"]
 
 
@@ -168,7 +169,7 @@ def test_labels_are_found_next_to_a_folder_of_any_name(tmp_path, monkeypatch, la
     put(tmp_path, "photos/a.jpg", "photos/b.jpg", label)
     for source in (tmp_path / "photos", "photos", "."):
         monkeypatch.chdir(tmp_path / "photos" if source == "." else tmp_path)
-        truth = dataset.read(str(source), NAMES)
+        truth = labelled_pictures.read(str(source), NAMES)
         assert [each.samefile(tmp_path / label) for each in truth.label_files] == [True]
         assert truth.unlabelled == 1
     assert dataset.find_labels(tmp_path / "photos/a.jpg") is None  # darknet's rule
@@ -178,7 +179,7 @@ def test_a_picture_that_is_named_twice_is_reported(tmp_path):
     put(tmp_path, "a.jpg", "b.jpg")
     (tmp_path / "link").symlink_to(tmp_path)
     (tmp_path / "list.txt").write_text("a.jpg\nb.jpg\n./a.jpg\nlink/a.jpg\n")
-    truth = dataset.read(str(tmp_path / "list.txt"), NAMES)
+    truth = labelled_pictures.read(str(tmp_path / "list.txt"), NAMES)
     assert len(truth.entries) == 4
     assert truth.remarks == [
         f"{tmp_path}/list.txt: names 1 of 2 pictures more than once, such as {tmp_path}/a.jpg:"
@@ -193,20 +194,22 @@ def test_other_labels_in_a_second_place_are_reported(tmp_path, folder):
     (tmp_path / "labels").mkdir()
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    (remark,) = dataset.read(str(tmp_path / folder), NAMES).remarks
+    (remark,) = labelled_pictures.read(str(tmp_path / folder), NAMES).remarks
     assert remark == (
         f"{tmp_path}/{folder}: pictures with other labels in a second place: 1, such as"
         f" {tmp_path}/labels/a.txt. What counts is {tmp_path}/{folder}/a.txt"
     )
-    named = dataset.read(str(tmp_path / folder), NAMES, labels=str(tmp_path / "labels"))
+    named = labelled_pictures.read(str(tmp_path / folder), NAMES, labels=str(tmp_path / "labels"))
     assert named.remarks == []
     (tmp_path / "labels/a.txt").write_text("0 .5 .5 1 1")
-    assert dataset.read(str(tmp_path / folder), NAMES).remarks == []
+    assert labelled_pictures.read(str(tmp_path / folder), NAMES).remarks == []
 
 
 def test_a_folder_of_labels_may_be_named(tmp_path):
     put(tmp_path, "pictures/a.jpg", "pictures/a.txt", "elsewhere/a.xml")
-    truth = dataset.read(str(tmp_path / "pictures"), NAMES, labels=str(tmp_path / "elsewhere"))
+    truth = labelled_pictures.read(
+        str(tmp_path / "pictures"), NAMES, labels=str(tmp_path / "elsewhere")
+    )
     (entry,) = truth.entries
     entry.objects((10, 10))
     assert ["a.xml" in problem for problem in truth.problems] == [True]
@@ -214,7 +217,7 @@ def test_a_folder_of_labels_may_be_named(tmp_path):
 
 def test_empty_or_missing_label_file_means_no_objects(tmp_path):
     put(tmp_path, "images/a.jpg", "images/b.png", "images/notes.doc", "labels/a.txt")
-    truth = dataset.read(str(tmp_path), NAMES)
+    truth = labelled_pictures.read(str(tmp_path), NAMES)
     assert [entry.image_id for entry in truth.entries] == ["a", "b"]
     assert [len(entry.objects((10, 10))) for entry in truth.entries] == [0, 0]
     assert truth.unlabelled == 1
@@ -223,7 +226,7 @@ def test_empty_or_missing_label_file_means_no_objects(tmp_path):
 
 def test_a_folder_has_the_pictures_that_detect_finds_in_it(tmp_path):
     put(tmp_path, "a.jpg", "b.PGM", "c.pbm", "d.mpo", "e.jpe", "._a.jpg", "a.txt")
-    truth = dataset.read(str(tmp_path), NAMES)
+    truth = labelled_pictures.read(str(tmp_path), NAMES)
     found = [place.name for place in expand([str(tmp_path)])]
     assert [entry.path for entry in truth.entries] == found
     assert len(found) == 5
@@ -233,7 +236,7 @@ def test_a_list_names_pictures_relative_to_itself_too(tmp_path):
     put(tmp_path, "0001.jpg", "0002.jpg")
     text = f"\ufeff0001.jpg\r\n\r\n'{tmp_path / '0002.jpg'}'\r\nmissing.jpg\r\n"
     (tmp_path / "list.txt").write_text(text, newline="")
-    truth = dataset.read(str(tmp_path / "list.txt"), NAMES)
+    truth = labelled_pictures.read(str(tmp_path / "list.txt"), NAMES)
     paths = [str(tmp_path / "0001.jpg"), str(tmp_path / "0002.jpg"), "missing.jpg"]
     assert [entry.path for entry in truth.entries] == paths
     assert [entry.image_id for entry in truth.entries] == ["0001", "0002", "missing"]
@@ -250,7 +253,7 @@ def test_a_list_names_pictures_relative_to_itself_too(tmp_path):
 )
 def test_each_picture_has_its_own_id(tmp_path, pictures, expected):
     (tmp_path / "list.txt").write_text("\n".join(pictures))
-    truth = dataset.read(str(tmp_path / "list.txt"), NAMES)
+    truth = labelled_pictures.read(str(tmp_path / "list.txt"), NAMES)
     assert [entry.image_id for entry in truth.entries] == expected
 
 
@@ -267,10 +270,10 @@ def test_invalid_list_is_refused_in_one_line(tmp_path, content, message):
     path = tmp_path / "list.txt"
     path.write_bytes(content)
     if message is None:
-        assert dataset.read(str(path), NAMES).unlabelled == 1
+        assert labelled_pictures.read(str(path), NAMES).unlabelled == 1
         return
     with pytest.raises(InputError) as caught:
-        dataset.read(str(path), NAMES)
+        labelled_pictures.read(str(path), NAMES)
     assert message in str(caught.value)
 
 
@@ -278,13 +281,13 @@ def test_pipe_or_missing_source_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "none", "a\0b"):
         with pytest.raises(InputError):
-            dataset.read(str(tmp_path / name), NAMES)
+            labelled_pictures.read(str(tmp_path / name), NAMES)
     with pytest.raises(InputError, match="--labels"):
-        dataset.read(str(tmp_path), NAMES, labels=str(tmp_path / "none"))
+        labelled_pictures.read(str(tmp_path), NAMES, labels=str(tmp_path / "none"))
 
 
 def labels_of(source, **options):
-    truth = dataset.read(str(source), NAMES, **options)
+    truth = labelled_pictures.read(str(source), NAMES, **options)
     return [str(each) for each in truth.label_files], truth
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from engine.cli._stderr import print_stderr
@@ -23,3 +24,25 @@ def labels_of(path: str, classes: int) -> list[tuple[int, list[float]]]:
     for problem in problems:
         print_stderr(f"Warning: {problem}")
     return found
+
+
+def warn_of_labels_of_others(paths: Iterable[str]) -> None:
+    """Print a line about label files that detect wrote for pictures of other names.
+
+    Darknet goes by names alone; `engine evaluate` goes by the record next to such files.
+    """
+    from engine.evaluate.dataset import find_labels
+    from engine.outputs.written_labels import WrittenLabels
+
+    written = WrittenLabels()
+    others = [
+        (file, path, own)
+        for path in paths
+        if (file := find_labels(Path(path))) and (own := written.picture_of(file))
+        if Path(own).name != Path(path).name
+    ]
+    if others:
+        file, path, own = others[0]
+        example = f"{shown(str(file))} for {shown(path)}, written for {shown(own)}"
+        what = f"label files that detect wrote for pictures of other names: {len(others)}"
+        print_stderr(f"Warning: {what}, such as {example}. To use its record: engine evaluate")

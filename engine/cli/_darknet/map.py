@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from engine.cli import FAILED
 from engine.cli._darknet import files, network
 from engine.cli._darknet.files import Files
-from engine.cli._darknet.labels import labels_of
+from engine.cli._darknet.labels import labels_of, warn_of_labels_of_others
 from engine.cli._stderr import print_stderr
 from engine.errors import ImageError, InputError
 from engine.files.naming import escaped
@@ -51,6 +51,7 @@ def run(arguments: argparse.Namespace, model: Files, *, options: dict[str, str])
         raise InputError(
             f"difficult: expected {len(paths)} pictures as in valid, got {len(difficult)}"
         )
+    warn_of_labels_of_others(paths)
     examples: list[Example] = []
     failures, started = 0, time.time()
     with network.load(arguments, model) as detector:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from engine.cli._darknet import files, lines
 from engine.cli._kept_file import KeptFile
-from engine.cli._output_files import ReservedPaths, real
-from engine.cli._output_record import add_file, files_in
+from engine.cli._output_files import ReservedPaths
 from engine.cli._stderr import print_stderr
 from engine.files.naming import shown
+from engine.files.real_paths import real
+from engine.outputs.record import add_file, files_in
 
 if TYPE_CHECKING:
     from engine.arrays import Array

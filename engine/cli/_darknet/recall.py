@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.cli import FAILED
 from engine.cli._darknet import network
 from engine.cli._darknet.files import Files
-from engine.cli._darknet.labels import labels_of
+from engine.cli._darknet.labels import labels_of, warn_of_labels_of_others
 from engine.cli._stderr import print_stderr
 from engine.errors import ImageError
 
@@ -30,6 +30,7 @@ def run(
     from engine.evaluate.iou import iou_xywh
     from engine.vision.rows import split_by_objectness
 
+    warn_of_labels_of_others(paths)
     proposals = correct = total = failures = 0
     overlap = 0.0
     with network.load(arguments, model, names=names) as detector:

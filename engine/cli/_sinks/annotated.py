@@ -10,13 +10,13 @@ from PIL import Image
 
 from engine.cli import _output_files
 from engine.cli._output_files import Existing
-from engine.cli._output_record import add_file, is_file_due
-from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
 from engine.errors import ImageError, InputError
 from engine.files.atomic import NewFile
 from engine.files.naming import shown
+from engine.outputs import file_names
+from engine.outputs.record import add_file, is_file_due
 from engine.sources.item import Item
 from engine.sources.media import VIDEO_EXTENSIONS, MediaKind
 from engine.sources.video_writer import extension_for

@@ -12,7 +12,6 @@ from typing import Any
 
 from engine.cli._output_files import Existing
 from engine.cli._output_names import OutputNames
-from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sinks.text_output import TextOutput
 from engine.cli._sources import NamedMedia
@@ -21,6 +20,7 @@ from engine.evaluate import coco_files
 from engine.evaluate.ground_truth import GroundTruth, coco_category_ids
 from engine.files.naming import shown
 from engine.files.regular import open_regular
+from engine.outputs import file_names
 from engine.sources import archive
 from engine.sources.item import Item
 from engine.sources.media import MediaKind
@@ -39,7 +39,7 @@ class CocoImages:
     """The numbers of pictures and classes in an annotation file."""
 
     source: str
-    ids: Mapping[str, ImageId]  # by file_name
+    ids: Mapping[str, Sequence[ImageId]]  # by file_name
     last_names: Mapping[str, str]  # a file_name, by the name without its folders
     _announced: set[int | str] = field(default_factory=set)  # classes and remarks, by one output
 
@@ -47,12 +47,10 @@ class CocoImages:
     def read(cls, source: str) -> CocoImages:
         truth = coco_files.read_truth(source, pictures="", needs_objects=False)
         paths = [PurePath(entry.path) for entry in truth.entries]
-        ids = [entry.image_id for entry in truth.entries]
-        return cls(
-            source,
-            {path.as_posix(): image_id for path, image_id in zip(paths, ids, strict=True)},
-            {path.name: path.as_posix() for path in paths},
-        )
+        ids: dict[str, list[ImageId]] = {}
+        for path, entry in zip(paths, truth.entries, strict=True):
+            ids.setdefault(path.as_posix(), []).append(entry.image_id)
+        return cls(source, ids, {path.name: path.as_posix() for path in paths})
 
     def id_of(self, name: str) -> ImageId:
         """Return the id of a picture, found by as many folders of its path as the file has.
@@ -63,8 +61,12 @@ class CocoImages:
             parts = path.parts
             for start in range(len(parts)):
                 found = self.ids.get("/".join(parts[start:]))
+                if found is not None and len(found) > 1:
+                    both = f"{found[0]} and {found[1]}"
+                    what = f"has the file_name of two images of {shown(self.source)}, {both}"
+                    raise InputError(f"{shown(name)}: {what}")
                 if found is not None:
-                    return found
+                    return found[0]
         message = f"{shown(name)}: is no picture of --images-json {shown(self.source)}"
         alike = self.last_names.get(PurePath(name).name)
         if alike is not None:

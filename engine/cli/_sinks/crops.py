@@ -10,11 +10,11 @@ from typing import Any
 
 from engine.cli._output_files import Existing, OutputFolder, ReservedPaths
 from engine.cli._output_names import OutputNames
-from engine.cli._output_record import owners_in
-from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
 from engine.files.naming import folder_name_of
+from engine.outputs import file_names
+from engine.outputs.record import owners_in
 from engine.sources.item import Item
 from engine.vision.encode import encode
 

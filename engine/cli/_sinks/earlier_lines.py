@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from engine.cli._output_files import real
 from engine.errors import InputError
 from engine.files import locks
 from engine.files.atomic import NewFile, unwritable
 from engine.files.naming import escaped_bytes, shown
+from engine.files.real_paths import real
 from engine.sources.item import Item
 from engine.sources.media import is_url
 

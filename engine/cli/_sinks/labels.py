@@ -9,14 +9,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from engine.cli._label_digests import LabelDigests
-from engine.cli._output_files import Existing, OutputFolder, ReservedPaths, real
-from engine.cli._sinks import file_names
+from engine.cli._output_files import Existing, OutputFolder, ReservedPaths
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
 from engine.errors import InputError
 from engine.evaluate.dataset import all_labels
 from engine.files.naming import shown
+from engine.files.real_paths import real
+from engine.outputs import file_names
+from engine.outputs.label_digests import LabelDigests
 from engine.sources.item import Item
 from engine.sources.media import MediaKind
 
@@ -45,7 +46,9 @@ class Labels(Sink):
         self._real = lru_cache(maxsize=256)(real)
         self._replaces = existing == "replace"
         self._digests = LabelDigests(self._folder.path)
+        self._names_before = names_before
         self._refusals: list[InputError] = []
+        self._kept: list[str] = []
         pictures = [each for each in known if not each.media.has_frames]
         for media, output in pictures:
             self._protect_labels_of(media.name, f"{output}.txt")
@@ -57,13 +60,17 @@ class Labels(Sink):
         frames = [each for output in videos for each in self._labels_of_frames(output)]
         self._folder.check(frames)
         self._protect(*(f"{output}.txt" for _, output in pictures), *frames)
-        if self._replaces:
-            self._warn_of_labels_under_other_names(pictures, names_before)
+        self._known = {output for _, output in known}
+        self._warn_of_labels_left(
+            each for media, output in known for each in self._left_by(media.name, output)
+        )
+        self._left: list[tuple[str, str, str]] = []
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         name = _name_of(item)
         if not self._replaces and self._digests.is_changed(name):
-            return  # an interrupted --overwrite has wanted to replace this picture's outputs
+            self._kept.append(name)  # an interrupted --overwrite, for one, has wanted to replace it
+            return
         try:
             if not item.frame:
                 self._protect_labels_of(item.name, name)
@@ -71,6 +78,9 @@ class Labels(Sink):
         except InputError as error:  # its name was not known before
             self._refusals.append(error)
             return
+        if item.output not in self._known:
+            self._known.add(item.output)
+            self._left.extend(self._left_by(item.source_name, item.output))
         content = outcome.to_yolo(conf=self._with_score).encode()
         file = self._folder.new_file(name)
         written = file.path.relative_to(self._folder.path).as_posix()
@@ -78,6 +88,10 @@ class Labels(Sink):
             file.part.write_bytes(content)
 
     def finish(self) -> None:
+        self._warn_of_labels_left(self._left)
+        if self._kept:
+            what = "%s: leaves label files that somebody has made or changed: %d, such as %s"
+            _log.warning(what, self._where, len(self._kept), shown(self._kept[0]))
         if count := len(self._refusals):
             labels = "labels were" if count == 1 else "files of labels were"
             raise InputError(f"{count} {labels} not written: {self._refusals[0]}")
@@ -127,22 +141,21 @@ class Labels(Sink):
                 what = "as it is. Name another folder, or remove it"
             raise InputError(f"{self._where}: {problem}, which no run has written {what}")
 
-    def _warn_of_labels_under_other_names(
-        self, pictures: Iterable[NamedMedia], names_before: Callable[[str], Iterable[str]]
-    ) -> None:
-        """Tell of labels that somebody has changed and that are a picture's no longer."""
-        left = [
-            (f"{before}.txt", media, output)
-            for media, output in pictures
-            for before in names_before(media.name)
-            if before != output and self._digests.is_changed(f"{before}.txt")
-        ]
-        if left:
-            name, media, output = left[0]
+    def _left_by(self, source: str, output: str) -> Iterator[tuple[str, str, str]]:
+        """Yield what somebody has changed of the labels that a source had under another name."""
+        for before in self._names_before(source) if self._replaces else ():
+            if before != output:
+                for name in (f"{before}.txt", *self._labels_of_frames(before)):
+                    if self._digests.is_changed(name):
+                        yield name, source, output
+
+    def _warn_of_labels_left(self, labels: Iterable[tuple[str, str, str]]) -> None:
+        if left := list(labels):
+            name, source, output = left[0]
             _log.warning(
-                "%s: leaves labels that somebody has changed under a name that a picture had: %d, "
-                "such as %s of %s, which gets %s.txt",
-                *(self._where, len(left), shown(name), shown(media.name), shown(output)),
+                "%s: leaves labels that somebody has changed under a name that a source had: %d, "
+                "such as %s of %s, whose labels are now called %s",
+                *(self._where, len(left), shown(name), shown(source), shown(output)),
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +10,11 @@ from engine.cli._output_names import OutputNames
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
 from engine.errors import ImageError
+from engine.files.naming import shown
 from engine.sources.item import Item
 from engine.sources.media import MediaKind
+
+_log = logging.getLogger("engine")
 
 
 class Record(Sink):
@@ -24,9 +28,17 @@ class Record(Sink):
         self._at_once = at_once
         self._live = {output for media, output in known if media.is_live}  # whole at any time
         self._unfinished: dict[str, str] = {}  # videos: sources by names, the latest one last
+        self._shows_more = False  # a picture was met
         self._archives = [each for each in known if each.media.kind is MediaKind.ARCHIVE]
 
     def lacks(self, item: Item) -> None:
+        if not self._shows_more and self.shows_more(item):
+            self._shows_more = True
+            what = (
+                "%s: an earlier run has hidden less in its pictures. They are written again, "
+                "as are others like them, and changes that somebody has made to them are lost"
+            )
+            _log.warning(what, shown(item.name))
         if item.is_picture and self._naming.has_files(item.output, item.source_name):
             self._claim(item)  # files that are complete may be older than the record
 

@@ -227,9 +227,10 @@ class YOLO:
         only = {"split": "val", "save_json": False, "augment": False, "rect": True, "plots": False}
         check(YOLO.val, others, where="val()", only=only, unused=("verbose", "workers"))
         from engine.darknet.names import find_file
-        from engine.evaluate import coco_files, dataset
+        from engine.evaluate import coco_files
         from engine.evaluate.examples import Detections, Example
         from engine.evaluate.score import Rules, score
+        from engine.outputs import labelled_pictures
 
         options = _Options(conf=conf, iou=iou, imgsz=imgsz, device=device, half=half, batch=batch)
         detector = self._load(options)
@@ -244,7 +245,7 @@ class YOLO:
         if Path(source).suffix.lower() == ".json":
             truth = coco_files.read_truth(source, detector.labels)
         else:
-            truth = dataset.read(source, detector.labels, labels=labels)
+            truth = labelled_pictures.read(source, detector.labels, labels=labels)
         if truth.has_no_labels:
             raise InputError(f"{source}: no picture has a label file. labels= names their folder")
         examples: list[Example] = []

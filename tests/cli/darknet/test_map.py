@@ -4,6 +4,7 @@ import pytest
 
 from engine import cli
 from engine.cli._darknet.map import _share as share
+from engine.outputs.record import OutputRecord, Owned
 from tests.cli.darknet.parcel_set import MODEL, recorded
 
 COMMAND = ["detector", "map", *MODEL, "-nogpu"]
@@ -40,6 +41,19 @@ def test_difficult_objects_need_not_be_found(here, capsys):
     assert "name = aztec, ap = 50.00%" in without
     assert "name = aztec, ap = 100.00%" in text
     assert "unique_truth_count = 12" in text
+
+
+def test_labels_that_detect_wrote_for_another_picture_are_announced(here, capsys):
+    record = OutputRecord("set", lambda owned: owned.name, ("labels",))
+    for name, picture in (("1", "1.jpg"), ("2", "2.png")):
+        record.claim(Owned(name, str(here / "set" / picture)), is_written=True)
+    assert cli.main(COMMAND) == 0
+    shown = capsys.readouterr()
+    assert shown.out == recorded("map.txt")
+    what = (
+        "Warning: label files that detect wrote for pictures of other names: 1, such as set/1.txt"
+    )
+    assert f"{what} for set/1.png, written for {here}/set/1.jpg" in shown.err
 
 
 def test_nothing_found_and_nothing_labelled(here, capsys):

@@ -9,7 +9,7 @@ import pytest
 
 from engine import cli
 from engine.backends.cuda.driver import pycuda_loader
-from engine.cli._output_record import files_in
+from engine.outputs.record import files_in
 from tests.cli.darknet.parcel_set import MODEL, assert_same_numbers, recorded, without_times
 
 COMMAND = ["detector", "test", *MODEL]

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 import engine
+from engine import cli
 from engine.compat.ultralytics import YOLO, Results
 from engine.compat.ultralytics.model import _Options
 from engine.errors import DeviceError, ImageError, InputError
@@ -361,6 +362,25 @@ def test_evaluation_tells_what_is_wrong_with_labels(model, folder, caplog):
     model.val("more")
     assert "a.txt:" in caplog.text
     assert "pictures have no label file: they count as empty" in caplog.text
+
+
+def test_evaluation_pairs_labels_with_pictures_as_the_command_does(folder, caplog):
+    """A record tells which of two pictures of one name a label file was written for."""
+    pictures = folder / "set/images"
+    pictures.mkdir(parents=True)
+    shutil.copy(DOCS / "scene.jpg", pictures / "x.jpg")
+    with Image.open(DOCS / "parcel.jpg") as picture:
+        picture.save(pictures / "x.png")
+    assert cli.main(["detect", str(pictures), "--save-txt", "set/labels", "--quiet"]) == 0
+    model = YOLO("codes").to("cpu")
+    assert model.val("set").box.map50 > 0.9
+    assert "detect wrote 2 of 2 label files, such as" in caplog.text
+    assert "No record says which" not in caplog.text
+    (folder / "set/labels/.engine-outputs.jsonl").unlink()
+    caplog.clear()
+    assert model.val("set").box.map50 < 0.9
+    assert "No record says which" in caplog.text
+    model.close()
 
 
 def test_a_classifier_cannot_be_evaluated(classifier):

@@ -11,7 +11,8 @@ from random import Random
 from typing import Any
 
 from engine.darknet import names, tree
-from engine.evaluate import coco_files, dataset, voc_labels, yolo_labels
+from engine.evaluate import coco_files, voc_labels, yolo_labels
+from engine.outputs import labelled_pictures
 from tools.fuzz import seeds as files
 
 _LABELS = ("cat", "dog", "cow")
@@ -64,7 +65,7 @@ def _results(path: Path) -> None:
 
 
 def _listing(path: Path) -> None:
-    truth = dataset.read(str(path), _LABELS)
+    truth = labelled_pictures.read(str(path), _LABELS)
     for entry in truth.entries:
         entry.objects(_SIZE)
 

@@ -42,6 +42,10 @@ class LabelDigests:
         except OSError:  # it cannot be compared
             return True
 
+    def is_corrected(self, name: str) -> bool:
+        """Tell whether a file has been changed since a run wrote it, as far as that is known."""
+        return name in self._known and self.is_changed(name)
+
     @contextmanager
     def writing(self, name: str, content: bytes) -> Iterator[None]:
         """Record a file that is written in this context, even if the run is killed there."""

@@ -15,13 +15,13 @@ from itertools import count
 from pathlib import Path, PurePath
 from typing import IO, NamedTuple
 
-from engine.cli._output_files import real
-from engine.cli._sinks.file_names import suffix_of
 from engine.errors import InputError
 from engine.files import locks
 from engine.files.atomic import unwritable
 from engine.files.naming import shown
+from engine.files.real_paths import real
 from engine.files.regular import open_regular
+from engine.outputs.file_names import suffix_of
 from engine.sources.media import is_url
 
 FILE = ".engine-outputs.jsonl"
@@ -79,6 +79,11 @@ def files_in(folder: str) -> Set[str]:
     """Return the names of the files in a folder that add_file() has recorded."""
     owners = owners_in(folder)
     return {each.name for each in owners if not each.picture and each.holds != _NOTHING}
+
+
+def warn_of_results(folder: str, count: int, hint: str) -> None:
+    what = "%s: holds outputs of another run, which are not read, pictures: %d. %s"
+    _log.warning(what, shown(folder), count, hint)
 
 
 def labels_in(folder: str) -> dict[str, str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import filecmp
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePath
 
-from engine.cli._output_files import real
-from engine.cli._output_record import FILE, labels_in, owners_in
-from engine.cli._sinks.file_names import video_of
+from engine.files.real_paths import real
+from engine.outputs.file_names import video_of
+from engine.outputs.label_digests import LabelDigests
+from engine.outputs.record import FILE, labels_in, owners_in
 from engine.sources.media import media_of
 
 
@@ -24,6 +25,7 @@ class WrittenLabels:
     def __init__(self) -> None:
         self._real = lru_cache(maxsize=4096)(real)
         self._records: dict[str, _Record] = {}
+        self._digests = lru_cache(maxsize=256)(lambda folder: LabelDigests(Path(folder)))
 
     def file_of(self, picture: Path, place: Path) -> Path | None:
         """Return the file that a run has written for a picture, if its record is around a place."""
@@ -38,13 +40,14 @@ class WrittenLabels:
         """Return the picture that a run has written a label file for."""
         return next((picture for _, picture in self._owners_of(file)), None)
 
-    def is_written(self, file: Path) -> bool:
-        """Tell whether a run has written a label file, for a picture or for a frame of a video."""
-        if self.picture_of(file) is not None:
-            return True
-        video = video_of(file.stem)
-        owner = self.picture_of(file.with_name(f"{video}.txt")) if video else None
-        return owner is not None and media_of(owner).has_frames
+    def is_as_written(self, file: Path) -> bool:
+        """Tell whether a run has written a label file, and nobody has changed it since."""
+        names = file, file.with_name(f"{video_of(file.stem) or file.stem}.txt")
+        for name in names:
+            for folder, picture in self._owners_of(name):
+                if name == file or media_of(picture).has_frames:
+                    return not self._digests(str(folder)).is_corrected(_below(folder, file))
+        return False
 
     def record_of(self, file: Path) -> Path | None:
         """Return the record that names the picture of a label file."""
@@ -73,9 +76,8 @@ class WrittenLabels:
 
     def _owners_of(self, file: Path) -> Iterator[tuple[Path, str]]:
         """Yield folders whose record names the picture of a label file, and that picture."""
-        absolute = file.absolute().with_suffix("")
-        for folder in absolute.parents:
-            name = absolute.relative_to(folder).as_posix()
+        for folder in file.absolute().parents:
+            name = _below(folder, file.with_suffix(""))
             if picture := self._record(folder).pictures.get(name):
                 yield folder, picture
 
@@ -110,10 +112,8 @@ class _Record:
             self.by_stem[PurePath(name).parent, PurePath(picture).stem].append(name)
 
 
-def written_labels(files: Iterable[Path]) -> list[Path]:
-    """Return the label files that runs have written; they may have been corrected since."""
-    written = WrittenLabels()
-    return [file for file in files if written.is_written(file)]
+def _below(folder: Path, file: Path) -> str:
+    return file.absolute().relative_to(folder).as_posix()
 
 
 def _are_equal(picture: Path, other: PurePath) -> bool:

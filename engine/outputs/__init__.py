@@ -1,0 +1,1 @@
+"""Folders of outputs: the names of their files, and records of what runs wrote there."""

@@ -364,6 +364,7 @@ class PictureRuns:
                 picture.path,
                 timing=timing,
                 top_k=settings.top_k,
+                frame=picture.frame,
             )
         codes = None
         if settings.read:

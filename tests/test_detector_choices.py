@@ -1,11 +1,13 @@
 """Options of load() and stream() for boxes, threads and pictures."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import engine
+from engine import cli
 from engine.errors import ImageError, InputError
 from engine.vision import image
 from engine.vision.postprocess import postprocess
@@ -143,6 +145,38 @@ def test_a_call_takes_videos_and_keeps_their_pictures(load, tmp_path):
     assert len(results) == 6
     assert all(each.path == str(video) and each.plot().size == (64, 48) for each in results)
     assert len(list(detector.stream(str(video), stride=2, max_frames=2))) == 2
+
+
+def test_results_of_a_video_tell_their_frames_as_the_command_does(
+    load, tiny_detector, tmp_path, monkeypatch, capsys
+):
+    needs.package("av")
+    monkeypatch.chdir(tmp_path)
+    write_video(tmp_path / "street.mp4", count=6)
+    write_picture(tmp_path / "a.png")
+    detector = load(device="cpu", threshold=0.01)
+    results = list(detector.stream(["street.mp4", "a.png"], keep_pictures=True))
+    frames = [each.frame and (each.frame.number, each.frame.seconds) for each in results]
+    assert frames == [*((number, number / 10) for number in range(6)), None]
+    assert all(each["image_id"] == 2 for each in results[2].to_coco())
+    assert {row[-1] for row in results[2].to_csv()} == {2}
+    crops = [path.name for each in results for path in each.save_crop("crops")]
+    assert len(crops) == sum(map(len, results))
+    names = ["--names", str(tiny_detector.names), "--threshold", "0.01", "--crops", "other"]
+    words = ["detect", *tiny_detector.options, *names, "street.mp4", "a.png", "--quiet"]
+    assert cli.main([*words, "--jsonl", "rows"]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    assert [{**each, "timing_ms": 0} for each in rows] == [
+        {**each.to_dict(), "timing_ms": 0} for each in results
+    ]
+    mine, others = (
+        {
+            str(path.relative_to(tmp_path / folder).with_suffix(""))
+            for path in (tmp_path / folder).glob("*/*.*")
+        }
+        for folder in ("crops", "other")
+    )
+    assert mine == others
 
 
 def test_a_name_without_pictures_is_an_image_error(load, tmp_path):

@@ -1,5 +1,6 @@
 """The contents of the wheel: code, typing marker, kernels, networks, notes on weights."""
 
+import configparser
 import subprocess
 import sys
 import zipfile
@@ -37,6 +38,14 @@ def wheel(tmp_path_factory):
     (path,) = folder.glob("*.whl")
     with zipfile.ZipFile(path) as archive:
         return set(archive.namelist())
+
+
+def test_every_package_is_listed():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    listed = set(setup["options"]["packages"].split()) - {"engine.cfg", "engine.weights"}
+    folders = (path.parent.relative_to(ROOT) for path in ROOT.glob("engine/**/__init__.py"))
+    assert {".".join(each.parts) for each in folders} == listed
 
 
 @pytest.mark.slow

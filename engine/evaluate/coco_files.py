@@ -349,6 +349,9 @@ def _match_names(where: str, categories: Sequence[str], names: Sequence[str]) ->
     known = [class_id for class_id in same if class_id is not None]
     if len(known) == len(categories) == len(set(known)):
         return known
+    twice = [name for name, count in Counter(map(_normalised, categories)).items() if count > 1]
+    if twice:
+        raise InputError(f"{where}: categories: two are called {twice[0][:60]!r}")
     if len(categories) != len(names):
         missing = categories[same.index(None)] if None in same else categories[0]
         hint = suggest(missing, names)

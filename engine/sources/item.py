@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 from engine.errors import ImageError
+from engine.vision.frame import Frame
 from engine.vision.image import Source
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The position of a frame in its video."""
-
-    video: str  # the name as the user wrote it
-    number: int  # counted from 0, including skipped frames
-    seconds: float  # since the start of the video
-    rate: Fraction  # frames per second
 
 
 @dataclass(frozen=True, eq=False)

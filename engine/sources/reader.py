@@ -16,11 +16,12 @@ from engine.files.naming import shown
 from engine.files.regular import open_regular
 from engine.sources import archive, video
 from engine.sources.card_decoder import CardDecoder
-from engine.sources.item import Frame, Item
+from engine.sources.item import Item
 from engine.sources.media import Media, MediaKind
 from engine.sources.newest import NewestOfEach
 from engine.sources.remote_picture import RemotePicture
 from engine.sources.video import DecodedFrame
+from engine.vision.frame import Frame
 
 _TOGETHER = 4  # frames of each of several videos that a thread hands over
 
@@ -196,4 +197,5 @@ def _live_frames(
 
 def _item_of(media: Media, decoded: DecodedFrame) -> Item:
     frame = Frame(media.name, decoded.number, decoded.seconds, decoded.rate)
-    return Item(f"{media.name}#{decoded.number}", decoded.picture(media.name), frame)
+    picture = decoded.picture(media.name).of_frame(frame)
+    return Item(f"{media.name}#{decoded.number}", picture, frame)

@@ -12,8 +12,9 @@ from PIL import Image
 from engine.errors import EngineError, InputError
 from engine.files.atomic import NewFile
 from engine.files.naming import shown
-from engine.sources.item import Frame, Item
+from engine.sources.item import Item
 from engine.sources.media import VIDEO_EXTENSIONS
+from engine.vision.frame import Frame
 
 if TYPE_CHECKING:
     from av.container import OutputContainer

@@ -11,6 +11,7 @@ import numpy as np
 from engine.arrays import Floats
 from engine.files.naming import name_and_size, shown
 from engine.vision import serialize
+from engine.vision.frame import Frame
 
 
 class Ranked(NamedTuple):
@@ -38,6 +39,7 @@ class Classification:
     path: str | None = None
     timing: Mapping[str, float] = field(default_factory=dict)  # milliseconds of each stage
     top_k: int = 5
+    frame: Frame | None = None  # of the video `path`, if it is one
 
     def top(self, count: int | None = None) -> list[Ranked]:
         """Return the best classes by falling score, then by class id."""
@@ -88,6 +90,7 @@ class Classification:
             "timing_ms": {
                 name: serialize.milliseconds(value) for name, value in self.timing.items()
             },
+            **serialize.frame_entry(self.frame),
         }
 
     def to_json(self) -> str:

@@ -26,6 +26,8 @@ from engine.vision.pixels import from_array, from_image, with_channels
 if TYPE_CHECKING:
     from PIL import Image  # as slow to import as NumPy, and not needed for arrays
 
+    from engine.vision.frame import Frame
+
 _log = logging.getLogger("engine")
 _BLOCK = 1 << 20
 _MAX_PROFILE_BYTES = 4 << 20
@@ -80,6 +82,7 @@ class Picture:
     dpi: tuple[float, float] | None = None
     damage: str | None = None  # what is wrong with a file that was decoded nevertheless
     orientation: int = 1  # of the file's EXIF, whether or not it was applied
+    frame: Frame | None = None  # if it is one of a video
 
     @classmethod
     def of(cls, pixels: Array) -> Picture:
@@ -87,6 +90,11 @@ class Picture:
         picture = cls.__new__(cls)
         picture.__dict__["pixels"] = pixels
         return picture
+
+    def of_frame(self, frame: Frame) -> Picture:
+        """Say which frame of a video a new picture is, and return it."""
+        self.__dict__["frame"] = frame
+        return self
 
     @property
     def size(self) -> tuple[int, int]:

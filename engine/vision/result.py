@@ -29,6 +29,8 @@ from engine.vision.tiles import Area
 if TYPE_CHECKING:
     from PIL import Image
 
+    from engine.vision.frame import Frame
+
 
 _MAX_DRAWN = 24  # characters of a code's text in a picture
 _COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # and those of Boxes
@@ -66,6 +68,7 @@ class Result:
     codes: Sequence[Code | None] | None = None  # (n,) what each box says, if codes were read
     tiles: tuple[Area, ...] = ()  # that were searched; the first one is all of the picture
     hidden: Collection[int] = ()  # classes that cannot be seen in the picture, and are not read out
+    frame: Frame | None = None  # of the video `path`, if it is one
 
     @classmethod
     def of(
@@ -94,6 +97,8 @@ class Result:
         attributes["picture"] = picture if keep_picture else None
         if is_untrusted:
             attributes["is_untrusted"] = True
+        if picture.frame is not None:
+            attributes["frame"] = picture.frame
         attributes["_boxes"] = boxes
         if codes is not None:
             attributes["codes"] = codes
@@ -259,7 +264,8 @@ class Result:
     ) -> list[dict[str, Any]]:
         """Return COCO detection results, which pycocotools' loadRes takes in a list.
 
-        `image_id` defaults to the number at the end of the file name, or else to its stem.
+        `image_id` defaults to the number of a frame, or that at the end of the file name, or else
+        to its stem.
         `categories` holds the category id of each class; it defaults to COCO's ids for its 80
         classes, otherwise to 1, 2, ….
         """
@@ -269,7 +275,7 @@ class Result:
         """Return a data frame of pandas, or of polars if only that is installed.
 
         Its columns are path, class_id, label, score, left, top, right and bottom, track_id if there
-        are identities, and text, format and corners if codes were read.
+        are identities, text, format and corners if codes were read, and frame for one of a video.
         """
         return data_frame(self.to_csv(), serialize.csv_columns(self), library)
 
@@ -442,10 +448,15 @@ class Result:
     def save_crop(
         self, folder: str | Path, picture: Source | None = None, *, overwrite: bool = False
     ) -> list[Path]:
-        """Write crops() to folder/label/picture.jpg, then picture-2.jpg, …; return the paths."""
+        """Write crops() to folder/label/picture.jpg, then picture-2.jpg, …; return the paths.
+
+        Crops of frame 12 of street.mp4 are called street_000012.jpg, street_000012-2.jpg, ….
+        """
         from engine.vision.encode import encode
 
         stem = shortened(Path(self.path or "picture").stem) or "picture"
+        if self.frame is not None:
+            stem = f"{stem}_{self.frame.number:06d}"
         counts: Counter[str] = Counter()
         written = []
         for found, image in self.crops(picture):
@@ -471,6 +482,9 @@ class Result:
         return notebook.html(str(self), self, self._repr_png_())
 
     def _picture(self, given: Source | None) -> Picture:
+        if given is not None and self.hidden:
+            problem = "hide() has hidden classes in the picture of this result"
+            raise InputError(f"picture: {problem}, and another would show them. Leave it out")
         source = next((each for each in (given, self.picture, self.path) if each is not None), None)
         if source is None:
             raise InputError("picture: was not kept and has no path. Pass it, or keep it")

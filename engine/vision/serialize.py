@@ -14,6 +14,7 @@ from engine.arrays import Array
 from engine.errors import InputError
 from engine.vision.code import Code
 from engine.vision.detection import Detection
+from engine.vision.frame import Frame
 
 SCHEMA_VERSION = 1
 
@@ -25,6 +26,7 @@ _MILLISECOND_DIGITS = 3
 
 CSV_COLUMNS = ("path", "class_id", "label", "score", "left", "top", "right", "bottom")
 TRACK_COLUMN = "track_id"
+FRAME_COLUMN = "frame"
 CODE_COLUMNS = ("text", "format", "corners")
 
 # COCO numbers its 80 classes from 1 to 90 without these.
@@ -57,6 +59,8 @@ class DetectorResult(Protocol):
     def codes(self) -> Sequence[Code | None] | None: ...
     @property
     def tiles(self) -> Sequence[object]: ...
+    @property
+    def frame(self) -> Frame | None: ...
     def label_of(self, class_id: int) -> str: ...
     def __iter__(self) -> Iterator[Detection]: ...
 
@@ -117,7 +121,15 @@ def engine_entry(result: DetectorResult) -> dict[str, Any]:
         **({} if result.counts is None else {"counts": result.counts}),
         **({"tiles": len(result.tiles)} if result.tiles else {}),
         "timing_ms": {name: milliseconds(value) for name, value in result.timing.items()},
+        **frame_entry(result.frame),
     }
+
+
+def frame_entry(frame: Frame | None) -> dict[str, Any]:
+    """Return the number and the time of a frame under their keys, or nothing."""
+    if frame is None:
+        return {}
+    return {"frame": frame.number, "seconds": json_number(round(frame.seconds, 6))}
 
 
 def track_id(found: Detection) -> dict[str, int]:
@@ -167,9 +179,12 @@ def coco_entries(
 ) -> list[dict[str, Any]]:
     """Return COCO detection results.
 
-    `image_id` defaults to the number at the end of the file name, without one to the name's stem.
+    `image_id` defaults to the number of a frame, or that at the end of the file name, or else to
+    its stem.
     `categories` defaults to COCO's category ids for its 80 classes, otherwise to 1, 2, ….
     """
+    if image_id is None and result.frame is not None:
+        image_id = result.frame.number
     if image_id is None:
         number = trailing_number(result.path or "")
         image_id = PurePath(result.path or "").stem if number is None else number
@@ -223,7 +238,8 @@ def yolo_labels(result: DetectorResult, *, conf: bool = False) -> str:
 
 def csv_columns(result: DetectorResult) -> tuple[str, ...]:
     tracks = () if result.track_ids is None else (TRACK_COLUMN,)
-    return (*CSV_COLUMNS, *tracks, *(() if result.codes is None else CODE_COLUMNS))
+    codes = () if result.codes is None else CODE_COLUMNS
+    return (*CSV_COLUMNS, *tracks, *codes, *(() if result.frame is None else (FRAME_COLUMN,)))
 
 
 def csv_rows(result: DetectorResult) -> list[tuple[object, ...]]:
@@ -234,6 +250,7 @@ def csv_rows(result: DetectorResult) -> list[tuple[object, ...]]:
             *map(pixels, found.box),
             *track_id(found).values(),
             *(() if result.codes is None else _code_cells(found.code)),
+            *(() if result.frame is None else (result.frame.number,)),
         )
         for found in result
     ]

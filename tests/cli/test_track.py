@@ -13,8 +13,9 @@ from engine.cli import _tracking
 from engine.errors import ImageError
 from engine.evaluate.mot_files import read_tracks
 from engine.picture_runs import PictureRuns
-from engine.sources.item import Frame, Item
+from engine.sources.item import Item
 from engine.vision.boxes import Boxes
+from engine.vision.frame import Frame
 from engine.vision.result import Result
 from tests import needs
 from tests.pictures import write_picture, write_video

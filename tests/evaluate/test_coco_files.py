@@ -92,6 +92,12 @@ def test_categories_that_are_matched_in_order_are_announced(
     assert truth.remarks == expected
 
 
+def test_two_categories_of_one_name_are_refused(tmp_path):
+    listed = [{"id": number, "name": name} for number, name in enumerate(["dog", "cat", "Dog"])]
+    with pytest.raises(InputError, match="categories: two are called 'dog'"):
+        read(tmp_path, instances(categories=listed, annotations=[]), ["cat", "dog"])
+
+
 def test_a_file_name_of_two_images_is_announced(tmp_path):
     images = [{"id": each, "file_name": "a.jpg", "width": 20, "height": 10} for each in (4, 9)]
     truth = read(tmp_path, instances(images=images))

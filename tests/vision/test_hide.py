@@ -109,6 +109,16 @@ def test_only_the_chosen_classes_are_hidden_also_in_crops_and_files(tmp_path):
     assert len(list((tmp_path / "crops").glob("*/*.jpg"))) == 2
 
 
+def test_a_hidden_picture_is_not_replaced_by_the_whole_one(tmp_path):
+    box = np.array([[0.5, 0.5, 0.4, 0.4]], np.float32)
+    found = Result((200, 160), box, np.array([0.9], np.float32), np.array([0]), NAMES)
+    hidden = found.hide(noise(), blur="cat")
+    for show in (hidden.plot, hidden.crops, hidden.hide, lambda it: hidden.save("a.png", it)):
+        with pytest.raises(InputError, match="and another would show them"):
+            show(noise())
+    assert len(found.hide(noise(), blur="dog").crops(noise())) == 1  # nothing was hidden
+
+
 def test_classes_are_chosen_by_name_number_or_all():
     assert set(hidden_classes("blur", ["cat", 2], NAMES)) == {0, 2}
     assert set(hidden_classes("blur", "dog", NAMES)) == {1}

@@ -126,7 +126,7 @@ class BoxRows(Sink):
 
     def _rows(self, outcome: Any) -> list[tuple[object, ...]]:
         rows: list[tuple[object, ...]] = outcome.to_csv()
-        return rows
+        return [row[: len(self._of_rows)] for row in rows]  # frames have one more column
 
     def _row_without_results(self, item: Item) -> list[object]:
         return [_key_of(item)[0], *[""] * (len(self._of_rows) - 1)]

@@ -139,10 +139,7 @@ def _parse_line(line: str) -> Line:
 
 def _entry(item: Item, outcome: Any) -> dict[str, Any]:
     entry: dict[str, Any] = outcome.to_dict()
-    if item.frame:
-        seconds = serialize.json_number(round(item.frame.seconds, 6))
-        entry |= {"frame": item.frame.number, "seconds": seconds}
-    return entry
+    return entry | serialize.frame_entry(item.frame)
 
 
 def _failure(item: Item, error: ImageError) -> dict[str, Any]:

@@ -338,14 +338,14 @@ class Results:
 
     def save_crop(
         self, save_dir: str | Path, file_name: str | Path = "", *, overwrite: bool = False
-    ) -> None:
-        """Write each box as save_dir/label/picture.jpg."""
+    ) -> list[Path]:
+        """Write each box as save_dir/label/picture.jpg; return the paths."""
         found, picture = self._boxes_of("save_crop()"), self._read()
         if file_name:
             from dataclasses import replace
 
-            found = replace(found, path=str(file_name))
-        found.save_crop(save_dir, picture, overwrite=overwrite)
+            found = replace(found, path=str(file_name), frame=None)
+        return found.save_crop(save_dir, picture, overwrite=overwrite)
 
     def _read(self) -> Picture:
         if self._picture is None:

@@ -13,9 +13,10 @@ from engine.evaluate.dataset import all_labels
 from engine.files.atomic import NewFile, make_folder
 from engine.files.naming import shortened, shown
 from engine.sources.expand import expand
-from engine.sources.item import Frame, Item
+from engine.sources.item import Item
 from engine.sources.media import is_url, url_path
 from engine.sources.pictures import is_endless, name_of
+from engine.vision.frame import Frame
 
 if TYPE_CHECKING:
     from engine.sources.video_writer import VideoWriter
@@ -58,7 +59,7 @@ class RunFolder:
         make_folder(self.path)
         self._exist_ok = exist_ok
         self._written: set[Path] = set()
-        self._old_crops = self._crops()
+        self._crops: set[str] = set()  # names that this run has used
         self._save, self._save_txt, self._save_conf = save, save_txt, save_conf
         self._save_crop, self._drawing = save_crop, dict(drawing or {})
         self._videos: dict[str, _Video] = {}
@@ -68,7 +69,7 @@ class RunFolder:
         """Raise if an existing folder holds sources whose names are known in advance."""
         if self._is_new or not isinstance(sources, (list, tuple)):
             return
-        for media in expand(name for each in sources if (name := name_of(each)) is not None):
+        for media in expand(name for each in sources if (name := _name_of(each)) is not None):
             self._refuse_input(media.name)
 
     def _refuse_input(self, name: str) -> None:
@@ -92,7 +93,7 @@ class RunFolder:
 
     def write(self, result: Results, item: Item) -> None:
         """Write what was asked for of one picture or frame."""
-        self._refuse_input(item.source_name)
+        self._refuse_input(result.result.path or item.source_name)
         video = self._video_of(item)
         if video is None:
             stem = _stem_of(result.path) or "image0"
@@ -111,15 +112,12 @@ class RunFolder:
             path.unlink(missing_ok=True)  # only with exist_ok; save_txt() appends
             result.save_txt(path, self._save_conf)
         if self._save_crop:
-            used = self._crops() - self._old_crops
             number, name = 1, stem
-            while name in used:
+            while name in self._crops:
                 number += 1
                 name = f"{stem}_{number}"
-            result.save_crop(self.path / "crops", f"{name}.jpg", overwrite=self._exist_ok)
-
-    def _crops(self) -> set[str]:
-        return {path.stem for path in self.path.glob("crops/*/*.jpg")}
+            written = result.save_crop(self.path / "crops", f"{name}.jpg", overwrite=self._exist_ok)
+            self._crops.update(path.stem for path in written)
 
     def finish(self) -> None:
         """Complete the videos."""
@@ -179,6 +177,12 @@ class RunFolder:
             made = path.with_stem(f"{path.stem}_{number}")
         self._written.add(made)
         return made
+
+
+def _name_of(source: object) -> str | None:
+    """Return the name of a source, also that of the file of a Pillow image or an open file."""
+    own = getattr(source, "name", None) if hasattr(source, "read") else source
+    return name_of(getattr(source, "filename", own))
 
 
 def _stem_of(name: str) -> str:

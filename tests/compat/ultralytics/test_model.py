@@ -299,6 +299,33 @@ def test_pictures_that_are_read_are_not_replaced(model, folder, source):
     assert {path: path.read_bytes() for path in folder.glob("t/a/*")} == before
 
 
+@pytest.mark.parametrize("opened", [Image.open, lambda path: path.open("rb")])
+def test_opened_pictures_and_their_labels_are_not_replaced(model, folder, opened):
+    path, labels = folder / "t/a/b.jpg", folder / "t/a/labels/b.txt"
+    write_picture(path)
+    labels.parent.mkdir()
+    labels.write_text("mine")
+    before = path.read_bytes()
+    run = {"project": "t", "name": "a", "exist_ok": True}
+    for chosen in ({"save": True}, {"save": True, "save_txt": True}):
+        for give in (list, iter):
+            with opened(path) as source, pytest.raises(InputError, match="t/a: is a folder that"):
+                model(give([source]), **chosen, **run, **LOW)
+    assert (path.read_bytes(), labels.read_text()) == (before, "mine")
+
+
+def test_a_second_run_gives_crops_the_same_names(model, folder):
+    for number, path in enumerate(("p/x.jpg", "q/x.jpg", "q/x.png")):
+        write_picture(folder / path, (100, 50), seed=number)
+    run = {"save_crop": True, "save_txt": True, "exist_ok": True, **LOW, "max_det": 3}
+    model("[pq]/x.*", **run)
+    crops = {path: path.read_bytes() for path in folder.glob("runs/detect/predict/crops/*/*")}
+    model("[pq]/x.*", **run)
+    assert {
+        path: path.read_bytes() for path in folder.glob("runs/detect/predict/crops/*/*")
+    } == crops
+
+
 def test_labels_of_pictures_that_are_read_are_not_replaced(model, folder):
     write_picture(folder / "t/a/images/b.png")
     labels = folder / "t/a/labels/b.txt"

@@ -145,6 +145,8 @@ def test_a_call_takes_videos_and_keeps_their_pictures(load, tmp_path):
     assert len(results) == 6
     assert all(each.path == str(video) and each.plot().size == (64, 48) for each in results)
     assert len(list(detector.stream(str(video), stride=2, max_frames=2))) == 2
+    with pytest.raises(InputError, match="picture: of a frame was not kept"):
+        next(detector.stream(str(video))).plot()
 
 
 def test_results_of_a_video_tell_their_frames_as_the_command_does(

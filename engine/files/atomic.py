@@ -140,10 +140,15 @@ def rename_new(source: Path, target: Path) -> None:
 
 
 def write_new(
-    path: str | Path, content: bytes, *, overwrite: bool = False, hint: str = _UNASKED
+    path: str | Path,
+    content: bytes,
+    *,
+    overwrite: bool = False,
+    follows_link: bool = True,
+    hint: str = _UNASKED,
 ) -> None:
     """Write a file that appears under its name only when it is complete."""
-    with NewFile(path, overwrite=overwrite, hint=hint) as file:
+    with NewFile(path, overwrite=overwrite, follows_link=follows_link, hint=hint) as file:
         file.part.write_bytes(content)
 
 

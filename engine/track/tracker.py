@@ -156,7 +156,8 @@ class Tracker:
         """
         ids = self.update(result.xyxy, result.scores, result.class_ids, seconds=seconds)
         rows = np.flatnonzero(ids != NO_TRACK)
-        return replace(result[rows], track_ids=ids[rows])
+        others = result[np.flatnonzero(ids == NO_TRACK)]
+        return replace(result[rows], track_ids=ids[rows], others=others)
 
     def update(
         self, boxes: Any, scores: Any, classes: Any = None, *, seconds: float | None = None

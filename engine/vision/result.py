@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -15,6 +16,7 @@ from engine.arrays import Array, Floats, Integers
 from engine.errors import EngineError, ImageError, InputError, suggest
 from engine.files.atomic import make_folder, write_new
 from engine.files.naming import escaped, folder_name_of, name_and_size, shortened, shown
+from engine.files.real_paths import real
 from engine.vision import notebook, serialize
 from engine.vision.box_array import BoxArray
 from engine.vision.boxes import Boxes
@@ -41,8 +43,8 @@ class Result:
     """The boxes of one picture, the best score first.
 
     A result is small and picklable: it holds pixels only if the detector was asked to keep them,
-    and never pickles them. plot(), save() and crops() use the picture passed to them, else the kept
-    one, else they read `path` again.
+    and pickles them only after hide(). plot(), save() and crops() use the picture passed to them,
+    else the kept one, else they read `path` again.
 
     Examples:
         >>> result = engine.load()("docs/parcel.jpg", classes=["qr"])
@@ -69,6 +71,7 @@ class Result:
     tiles: tuple[Area, ...] = ()  # that were searched; the first one is all of the picture
     hidden: Collection[int] = ()  # classes that cannot be seen in the picture, and are not read out
     frame: Frame | None = None  # of the video `path`, if it is one
+    others: Result | None = field(default=None, repr=False)  # not followed; hide() hides them, too
 
     @classmethod
     def of(
@@ -232,7 +235,16 @@ class Result:
         return self[keep & ~np.isin(self.class_ids, class_ids_of(exclude, self.names))]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {"picture": None}
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        return state if self.hidden else state | {"picture": None}
+
+    def __copy__(self) -> Result:
+        return replace(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Result:
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        picture = state.pop("picture")  # is never changed
+        return replace(self, **deepcopy(state, memo), picture=picture)
 
     # ------------------------------------------------------------ as text
 
@@ -281,6 +293,7 @@ class Result:
 
     def save_txt(self, path: str | Path, *, conf: bool = False, overwrite: bool = False) -> Path:
         """Write to_yolo() to a file; keep an existing one unless `overwrite`."""
+        make_folder(Path(path).parent)
         write_new(path, self.to_yolo(conf=conf).encode(), overwrite=overwrite)
         return Path(path)
 
@@ -409,7 +422,9 @@ class Result:
 
         path = Path(path)
         drawn = self.plot(picture, show_tiles=show_tiles, blur=blur, pixelate=pixelate)
-        write_new(path, encode(drawn, path), overwrite=overwrite)
+        content = encode(drawn, path)
+        make_folder(path.parent)
+        write_new(path, content, overwrite=overwrite)
         return path
 
     def hide(
@@ -426,12 +441,17 @@ class Result:
         image = self._picture(picture).to_image()
         for way, classes in zip(WAYS, (blur, pixelate), strict=True):
             chosen = hidden_classes(way, classes, self.names)
-            rows = [each for each in self if each.class_id in chosen]
+            rows = [each for each in self._all_found() if each.class_id in chosen]
             hide(image, (each.box for each in rows), way)
             hidden.update(each.class_id for each in rows)
         about = image.info.get("icc_profile"), image.info.get("dpi")
         shown = Picture(np.asarray(image), self.path, *about)
         return replace(self, picture=shown, hidden=frozenset(hidden))
+
+    def _all_found(self) -> Iterator[Detection]:
+        yield from self
+        if self.others is not None:
+            yield from self.others._all_found()
 
     def crops(self, picture: Source | None = None) -> list[tuple[Detection, Image.Image]]:
         """Return each detection with its part of the picture, unless it lies outside."""
@@ -465,7 +485,9 @@ class Result:
             number = f"-{counts[label]}" if counts[label] > 1 else ""
             path = Path(folder) / label / f"{stem}{number}.jpg"
             make_folder(path.parent)
-            write_new(path, encode(image, path), overwrite=overwrite)
+            if real(path) == real(self.path or ""):
+                raise InputError(f"{shown(str(path))}: would replace the picture itself")
+            write_new(path, encode(image, path), overwrite=overwrite, follows_link=False)
             written.append(path)
         return written
 
@@ -488,6 +510,8 @@ class Result:
         source = next((each for each in (given, self.picture, self.path) if each is not None), None)
         if source is None:
             raise InputError("picture: was not kept and has no path. Pass it, or keep it")
+        if self.frame is not None and given is None and self.picture is None:
+            raise InputError("picture: of a frame was not kept. Use keep_pictures=True, or pass it")
         if self.is_untrusted and given is None and self.picture is None:
             raise InputError("picture: is untrusted and was not kept. Use keep_pictures=True")
         picture = read(source, orient=self.oriented, lenient=True)  # as it was read before

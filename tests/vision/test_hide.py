@@ -1,5 +1,7 @@
 """What is hidden in a picture cannot be recovered from it."""
 
+import copy
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ from PIL import Image
 
 import engine
 from engine.errors import InputError
+from engine.track import Tracker
 from engine.vision import draw
 from engine.vision.code import Code
 from engine.vision.detection import Box
@@ -117,6 +120,38 @@ def test_a_hidden_picture_is_not_replaced_by_the_whole_one(tmp_path):
         with pytest.raises(InputError, match="and another would show them"):
             show(noise())
     assert len(found.hide(noise(), blur="dog").crops(noise())) == 1  # nothing was hidden
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it)), lambda it: it[:]],
+)
+def test_a_copy_of_a_hidden_result_shows_no_more(tmp_path, copied):
+    noise().save(tmp_path / "a.png")
+    box = np.array([[0.5, 0.5, 0.4, 0.4]], np.float32)
+    path = str(tmp_path / "a.png")
+    found = Result((200, 160), box, np.array([0.9], np.float32), np.array([0]), NAMES, path)
+    hidden = found.hide(blur="all")
+    again = copied(hidden)
+    np.testing.assert_array_equal(np.asarray(again.plot()), np.asarray(hidden.plot()))
+    with pytest.raises(InputError, match="another would show them"):
+        again.plot(noise())
+
+
+def test_what_is_not_followed_is_hidden(tmp_path):
+    """A tracker gives no identity to a new object in its first frames, nor to a doubtful one."""
+    boxes = np.array([[0.3, 0.5, 0.2, 0.4], [0.7, 0.5, 0.2, 0.4]], np.float32)
+    scores, class_ids = np.array([0.9, 0.15], np.float32), np.array([0, 1])
+    found = Result((200, 160), boxes, scores, class_ids, NAMES)
+    followed = Tracker(high=0.5, hits=1).follow(found)
+    assert len(followed) == 1
+    hidden = np.asarray(followed.hide(noise(), blur="all").picture.pixels)
+    expected = np.asarray(found.hide(noise(), blur="all").picture.pixels)
+    np.testing.assert_array_equal(hidden, expected)
+    np.testing.assert_array_equal(
+        np.asarray(followed.hide(noise(), blur="dog").picture.pixels),
+        np.asarray(found.hide(noise(), blur="dog").picture.pixels),
+    )
 
 
 def test_classes_are_chosen_by_name_number_or_all():

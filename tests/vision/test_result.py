@@ -357,15 +357,21 @@ def test_63_save_onto_the_source_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("missing/out.png", "out.png: cannot be written: No such file"),
+        ("taken/out.png", "taken: expected a folder, got a file or a path below one"),
         ("out.txt", r"expected a name that ends in .jpg, .png, .*, got '.txt'"),
         ("out", "got ''"),
         ("out.pdf", "got '.pdf'"),
     ],
 )
 def test_63_save_to_an_impossible_place_is_an_input_error(tmp_path, name, message):
+    (tmp_path / "taken").touch()
     with pytest.raises(InputError, match=message):
         result().save(tmp_path / name, PICTURE)
+
+
+def test_folders_that_are_missing_are_made(tmp_path):
+    assert result().save(tmp_path / "a/b/out.png", PICTURE).is_file()
+    assert result().save_txt(tmp_path / "c/out.txt").is_file()
 
 
 def test_crops_are_the_boxes_inside_the_picture():

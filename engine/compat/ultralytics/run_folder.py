@@ -82,6 +82,12 @@ class RunFolder:
                 f"{shown(self.path)}: is a folder that pictures are read from, which may be "
                 "replaced. Pass another project or name"
             )
+        crops = os.path.realpath(self.path / "crops")
+        if self._save_crop and PurePath(folder).is_relative_to(crops):
+            raise InputError(
+                f"{shown(self.path)}: its crops are read, and may be replaced. "
+                "Pass another project or name"
+            )
         if not self._save_txt:
             return
         labels = self.path / "labels" / f"{_stem_of(name)}.txt"
@@ -176,6 +182,8 @@ class RunFolder:
             number += 1
             made = path.with_stem(f"{path.stem}_{number}")
         self._written.add(made)
+        if made.is_symlink():  # what it names may be a picture that is read
+            made.unlink()
         return made
 
 

@@ -314,6 +314,32 @@ def test_opened_pictures_and_their_labels_are_not_replaced(model, folder, opened
     assert (path.read_bytes(), labels.read_text()) == (before, "mine")
 
 
+def test_links_in_a_run_folder_are_replaced_and_not_what_they_name(model, folder):
+    (folder / "t/a/crops/cat").mkdir(parents=True)
+    source = folder / "a.png"
+    for name in ("a.jpg", *(f"crops/{label}/a.jpg" for label in ("cat", "dog", "cow"))):
+        (folder / "t/a" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "t/a" / name).symlink_to(source)
+    before = source.read_bytes()
+    model("a.png", save=True, save_crop=True, project="t", name="a", exist_ok=True, **LOW)
+    assert source.read_bytes() == before
+    assert not (folder / "t/a/a.jpg").is_symlink()
+
+
+def test_crops_that_are_read_are_not_replaced(model, folder):
+    path = folder / "t/a/crops/cat/mine.jpg"
+    write_picture(path)
+    before = path.read_bytes()
+    run = {"save_crop": True, "project": "t", "name": "a", "exist_ok": True, **LOW}
+    with pytest.raises(InputError, match="t/a: its crops are read, and may be replaced"):
+        model("t/a/crops/cat", **run)
+    with engine.load("net.cfg", "net.weights", ["cat"] * 3, device="cpu") as detector:
+        result = detector(path, threshold=0.01)
+        with pytest.raises(InputError, match=r"mine\.jpg: would replace the picture itself"):
+            result.save_crop("t/a/crops", overwrite=True)
+    assert path.read_bytes() == before
+
+
 def test_a_second_run_gives_crops_the_same_names(model, folder):
     for number, path in enumerate(("p/x.jpg", "q/x.jpg", "q/x.png")):
         write_picture(folder / path, (100, 50), seed=number)

@@ -56,6 +56,21 @@ def forget_file(path: Path) -> None:
     OutputRecord(str(path.parent), _name_of, _NOTHING).claim(Owned(path.name, ""))
 
 
+def warn_of_other_classes(name: str) -> None:
+    """Say that a run which resumes replaces pictures because of what they hide."""
+    _log.warning(
+        "%s: an earlier run has hidden none or other classes in what it wrote of this, which is "
+        "written again, as are others like it. What this run does not hide is visible then, and "
+        "changes that somebody has made since are lost",
+        shown(name),
+    )
+
+
+def does_file_show_more(path: Path, holds: tuple[str, ...] = ()) -> bool:
+    """Tell whether an earlier run has hidden less, or other classes, in a file of add_file()."""
+    return OutputRecord(str(path.parent), _name_of, holds).shows_more(Owned(path.name, ""))
+
+
 def is_file_due(path: Path, holds: tuple[str, ...] = ()) -> bool:
     """Tell whether a run that was to write a file of add_file() has not completed it."""
     record, owned = OutputRecord(str(path.parent), _name_of, holds), Owned(path.name, "")

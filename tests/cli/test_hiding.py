@@ -52,7 +52,7 @@ def test_resume_hides_in_pictures_that_an_earlier_run_wrote(words, tmp_path, cap
 
     visible = pixels()
     hidden = pixels("--resume", "--blur", "all")
-    told = "a.png: an earlier run has hidden less in its pictures. They are written again"
+    told = "a.png: an earlier run has hidden none or other classes in what it wrote of this"
     assert told in caplog.text
     caplog.clear()
     assert hidden != visible
@@ -89,14 +89,18 @@ def test_resume_that_hides_keeps_labels(words, tmp_path, folder):
         (["--crops", "crops", "--jsonl", "rows"], "crops/cat/a.png"),
     ],
 )
-def test_resume_hides_in_a_single_file_and_in_crops(words, tmp_path, outputs, written):
+def test_resume_hides_in_a_single_file_and_in_crops(words, tmp_path, outputs, written, caplog):
     path = tmp_path / written
     assert cli.main([*words, *outputs]) == 0
     visible = path.read_bytes()
+    assert not caplog.text
     for hidden in ("cat,dog,cow", "dog, cow,cat"):
         assert cli.main([*words, *outputs, "--resume", "--blur", hidden]) == 0
         assert path.read_bytes() != visible
         now = path.stat().st_mtime_ns
+    assert (
+        caplog.text.count("an earlier run has hidden none or other classes in what it wrote") == 1
+    )
     assert cli.main([*words, *outputs, "--resume", "--blur", "cow,cat,dog"]) == 0
     assert path.stat().st_mtime_ns == now
     (tmp_path / "mine.png").write_bytes(b"not of a run")

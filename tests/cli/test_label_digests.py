@@ -64,7 +64,7 @@ def test_corrected_labels_of_names_on_stdin_are_kept_and_the_run_goes_on(detect,
         (tmp_path / f"labels/{number}.txt").write_text(HAND)
     (tmp_path / "labels/3.txt").unlink()
     done = detect("-", *run, "--overwrite", stdin=listed)
-    what = "2 files of labels were not written: --save-txt labels: with --overwrite would replace"
+    what = "2 label files were not written: --save-txt labels: with --overwrite would replace"
     assert (done.status, f"{what} 1.txt, which no run has written as it is" in done.err) == (
         2,
         True,

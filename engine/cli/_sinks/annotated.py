@@ -16,7 +16,7 @@ from engine.errors import ImageError, InputError
 from engine.files.atomic import NewFile
 from engine.files.naming import shown
 from engine.outputs import file_names
-from engine.outputs.record import add_file, is_file_due
+from engine.outputs.record import add_file, does_file_show_more, is_file_due, warn_of_other_classes
 from engine.sources.item import Item
 from engine.sources.media import VIDEO_EXTENSIONS, MediaKind
 from engine.sources.video_writer import extension_for
@@ -72,6 +72,7 @@ class Annotated(Sink):
         self._show_tiles = show_tiles
         self._file: Path | None = None
         self._is_file_due = False  # what is there is to be replaced
+        self._file_shows_more = False
         self._is_cut_short = False
         self._at_once = at_once
         self._videos: dict[str, VideoWriter] = {}  # by the names of outputs, the latest one last
@@ -86,6 +87,7 @@ class Annotated(Sink):
             )
             self._file = Path(target)
             self._is_file_due = existing == "resume" and is_file_due(self._file, holds)
+            self._file_shows_more = self._is_file_due and does_file_show_more(self._file, holds)
             if len(known) > 1:
                 raise self._too_many_error()
             if known and (media := known[0].media).kind is not MediaKind.BROKEN:
@@ -98,6 +100,8 @@ class Annotated(Sink):
             self._folder.check(map(_name_for, known))
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
+        if self._file_shows_more and self._file is not None and self._file.exists():
+            warn_of_other_classes(str(self._file))
         if self._file is not None and self._existing == "replace" and self._file.exists():
             add_file(self._file, self._holds, is_done=False)
             self._is_file_due = True

@@ -93,8 +93,8 @@ class Labels(Sink):
             what = "%s: leaves label files that somebody has made or changed: %d, such as %s"
             _log.warning(what, self._where, len(self._kept), shown(self._kept[0]))
         if count := len(self._refusals):
-            labels = "labels were" if count == 1 else "files of labels were"
-            raise InputError(f"{count} {labels} not written: {self._refusals[0]}")
+            files = "label file was" if count == 1 else "label files were"
+            raise InputError(f"{count} {files} not written: {self._refusals[0]}")
 
     def lacks(self, item: Item) -> bool:
         return not self._folder.has(_name_of(item))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +9,9 @@ from engine.cli._output_names import OutputNames
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
 from engine.errors import ImageError
-from engine.files.naming import shown
+from engine.outputs.record import warn_of_other_classes
 from engine.sources.item import Item
 from engine.sources.media import MediaKind
-
-_log = logging.getLogger("engine")
 
 
 class Record(Sink):
@@ -34,11 +31,7 @@ class Record(Sink):
     def lacks(self, item: Item) -> None:
         if not self._shows_more and self.shows_more(item):
             self._shows_more = True
-            what = (
-                "%s: an earlier run has hidden less in its pictures. They are written again, "
-                "as are others like them, and changes that somebody has made to them are lost"
-            )
-            _log.warning(what, shown(item.name))
+            warn_of_other_classes(item.name)
         if item.is_picture and self._naming.has_files(item.output, item.source_name):
             self._claim(item)  # files that are complete may be older than the record
 

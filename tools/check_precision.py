@@ -57,12 +57,12 @@ from engine.darknet.graph import Graph
 from engine.darknet.lower import lower
 from engine.darknet.names import read_names
 from engine.errors import EngineError
-from engine.evaluate import dataset
 from engine.evaluate.examples import Detections, Example
 from engine.evaluate.ground_truth import GroundTruth
 from engine.evaluate.iou import iou_ltwh
 from engine.evaluate.score import score
 from engine.inputs import Intake, Prepared
+from engine.outputs import labelled_pictures
 from engine.passes import FUSING, optimise
 from engine.passes.quantise import LayerRanges, quantise
 from engine.plan.build import Plan
@@ -354,7 +354,7 @@ def trained_case(stem: Path, pictures: Path) -> Case:
     plan = lower(network, weights.load(files[1], network))
     (path,) = pictures.glob("*.names")
     names = read_names(path, len(path.read_text(encoding="utf-8").splitlines()))
-    truth = dataset.read(str(pictures), names)
+    truth = labelled_pictures.read(str(pictures), names)
     fit = "crop" if network.task == "classifier" else "stretch"
     intake = Intake(network.net.shape, "letterbox" if network.letter_box else fit)  # type: ignore[arg-type]
     batch = intake.prepare([entry.path for entry in truth.entries], bgr=False)

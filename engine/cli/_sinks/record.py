@@ -25,12 +25,12 @@ class Record(Sink):
         self._at_once = at_once
         self._live = {output for media, output in known if media.is_live}  # whole at any time
         self._unfinished: dict[str, str] = {}  # videos: sources by names, the latest one last
-        self._shows_more = False  # a picture was met
+        self._has_warned = False  # of pictures that hide other classes
         self._archives = [each for each in known if each.media.kind is MediaKind.ARCHIVE]
 
     def lacks(self, item: Item) -> None:
-        if not self._shows_more and self.shows_more(item):
-            self._shows_more = True
+        if not self._has_warned and self.shows_more(item):
+            self._has_warned = True
             warn_of_other_classes(item.name)
         if item.is_picture and self._naming.has_files(item.output, item.source_name):
             self._claim(item)  # files that are complete may be older than the record

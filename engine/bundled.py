@@ -22,11 +22,21 @@ def folder(name: str) -> Path:
     return installed if installed.is_dir() else _PACKAGE.parent / name
 
 
-def default_model() -> Model | None:
-    """Return the bundled model, whose files share one stem, or None without one."""
+def models() -> dict[str, Model]:
+    """Return the bundled models by name; the files of each share one stem."""
+    found = {}
     for weights in sorted(folder("weights").glob("*.weights")):
         cfg = folder("cfg") / weights.name
         model = Model(cfg.with_suffix(".cfg"), weights, cfg.with_suffix(".names"))
         if model.cfg.is_file() and model.names.is_file():
-            return model
-    return None
+            found[weights.stem] = model
+    return found
+
+
+def default_model() -> Model | None:
+    """Return the model that is used if none is named, or None without one.
+
+    Its name is the shortest: the others are variants with a suffix.
+    """
+    found = models()
+    return found[min(found, key=len)] if found else None

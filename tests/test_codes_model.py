@@ -37,6 +37,18 @@ def test_model_finds_every_code_in_the_picture(model):
     assert sorted(result.labels) == expected
 
 
+def test_the_large_model_finds_them_with_higher_scores(model):
+    with engine.load(device="cpu") as small, engine.load("codes-large", device="cpu") as large:
+        results = [each(ROOT / "docs/parcel.jpg") for each in (small, large)]
+    assert sorted(results[0].labels) == sorted(results[1].labels)
+    assert min(each.score for each in results[1]) > min(each.score for each in results[0])
+    assert large.labels == small.labels
+    contents = (model.weights.parent / "codes-large.weights").read_bytes()
+    assert len(contents) < 5 << 20
+    guide = (ROOT / "weights/README.md").read_text(encoding="utf-8")
+    assert hashlib.sha256(contents).hexdigest() in guide
+
+
 def test_model_has_a_name_and_is_the_default_of_load(model, capsys):
     with engine.load(device="cpu") as unnamed, engine.load(model.cfg.stem, device="cpu") as named:
         assert unnamed.labels == named.labels

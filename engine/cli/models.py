@@ -40,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _list(names: list[str]) -> int:
     from engine.models import registry, store
 
-    chosen = _found(names) if names else registry.models().values()
+    every = [*registry.bundled_models(), *registry.models().values()]
+    chosen = _found(names) if names else every
     rows: list[tuple[Cell, ...]] = [
         ("name", "task", "input", "MB", "weights"),
         *(_row(each) for each in chosen),

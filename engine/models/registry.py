@@ -56,17 +56,20 @@ def models() -> Mapping[str, Model]:
     return {name: _parse(parser[name]) for name in parser.sections()}
 
 
+def bundled_models() -> list[Model]:
+    """Return the models that are installed with the engine."""
+    return [_bundled(files) for files in bundled.models().values()]
+
+
 def knows(name: str) -> bool:
     """Tell whether find() would return a network."""
-    default = bundled.default_model()
-    return name in models() or (default is not None and name == default.cfg.stem)
+    return name in models() or name in bundled.models()
 
 
 def find(name: str) -> Model:
-    """Return a network of the zoo or the bundled model."""
-    default = bundled.default_model()
-    if default and name == default.cfg.stem:
-        return _bundled(default)
+    """Return a network of the zoo or a bundled model."""
+    if name in (own := bundled.models()):
+        return _bundled(own[name])
     if name not in models():
         raise InputError(
             f"no model {shown(name)!r} in the zoo.{suggest(name, models())} "

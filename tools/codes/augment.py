@@ -145,7 +145,7 @@ def _disturb(pictures: Tensor) -> Tensor:
         return torch.empty(len(part), channels, 1, 1, device=device).uniform_(low, high)
 
     part = some(0.06)  # moiré, with a phase for each colour
-    angle, waves = draw(part, 0, torch.pi), draw(part, 8, 120)
+    angle, waves = draw(part, 0, torch.pi), draw(part, 8, 240)
     bow = draw(part, -0.6, 0.6)
     phase = (across * angle.cos() + down * angle.sin() + bow * across * down) * waves
     part *= 1 + draw(part, 0.03, 0.22) * (phase + draw(part, 0, 3, 3)).sin()
@@ -156,7 +156,7 @@ def _disturb(pictures: Tensor) -> Tensor:
     y = (down - top) * angle.cos() - (across - left) * angle.sin()
     spot = (-(x / draw(part, 0.05, 0.9)).square() - (y / draw(part, 0.03, 0.3)).square()).exp()
     part += spot * draw(part, 0.2, 0.9)
-    for share, reach in ((0.1, 3), (0.05, 5)):
+    for share, reach in ((0.08, 3), (0.05, 5), (0.04, 9)):
         part = some(share, overlap=0.02)
         part.copy_(F.avg_pool2d(part, reach, 1, reach // 2, count_include_pad=False))
     part = some(0.25, overlap=0.12)

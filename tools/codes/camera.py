@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Picture = NDArray[np.uint8]
 Random = np.random.Generator
 
-_NOISE_SIDE = 1200
+_NOISE_SIDE = 1600
 
 
 class Camera:

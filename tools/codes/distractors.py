@@ -196,6 +196,13 @@ def _keyboard(random: Random) -> Picture:
                 place = (left + gap, top + down // 2)
                 cv2.putText(picture, letter, place, 0, down / 80, legend, 1, cv2.LINE_AA)
             left += width
+    if random.random() < 0.5:  # all of a keyboard, in its case
+        rows = int(random.integers(4, 7)) * down
+        edge = int(random.integers(0, max(1, SIDE - rows)))
+        case = colour(random) if random.random() < 0.5 else board
+        picture[:edge], picture[edge + rows :] = case, case
+        side = int(random.integers(0, 60))
+        picture[:, :side] = case
     return picture
 
 
@@ -543,6 +550,7 @@ DISTRACTORS: tuple[Callable[[Random], Picture], ...] = (
     _checkerboard,
     _crossword,
     _table,
+    _keyboard,
     _keyboard,
     stripes,
     stripes,

@@ -217,7 +217,7 @@ def _faint(random: Random) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
 
 def colorize(random: Random, grey: Picture, *, plain: bool) -> NDArray[np.uint8]:
     """Colour a label, with defects of printers and screens."""
-    is_faint = random.random() < 0.25
+    is_faint = random.random() < 0.38
     if is_faint:
         ink, paper = _faint(random)
     elif plain or random.random() < 0.55:

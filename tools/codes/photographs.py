@@ -22,7 +22,7 @@ import numpy as np
 import zxingcpp
 from PIL import Image, UnidentifiedImageError
 
-_MAX_SIDE = 576
+_MAX_SIDE = 1024
 _MIN_SIDE = 220
 _MAX_FILE_BYTES = 64 << 20
 _SUFFIXES = {".jpg", ".jpeg", ".png", ".webp"}
@@ -30,7 +30,7 @@ _ZIPS = {".pk3", ".zip"}
 _MAX_FLAT = 0.5  # share of equal neighbours; drawings have more
 _MAX_TRANSPARENT = 0.02  # share of pixels; cut-outs have more
 _MIN_CONTRAST = 12.0
-_QUALITY = 82
+_QUALITY = 72
 _SIGNATURES = (b"RIFF", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
 
 

@@ -243,6 +243,10 @@ class SceneGenerator:
             picture = self._surfaces[random.integers(len(self._surfaces))]
         else:
             picture = _pattern(random, self._patterns, _MAKERS)
+        if max(size) > picture.shape[0] and random.random() < 0.6:  # else details are coarse
+            picture = np.pad(
+                picture, ((0, picture.shape[0]), (0, picture.shape[1]), (0, 0)), "symmetric"
+            )
         side = int(picture.shape[0] * random.uniform(0.4, 1))
         top, left = random.integers(0, picture.shape[0] - side + 1, size=2)
         return cv2.resize(picture[top : top + side, left : left + side], size)
@@ -265,6 +269,8 @@ class SceneGenerator:
                 else:
                     thing = self._surfaces[random.integers(len(self._surfaces))]
                 flat = FlatObject(thing[:height, :width], ())
+                if random.random() < 0.3:
+                    flat = _framed(random, flat)
             reach = builder.span * float(np.exp(random.uniform(np.log(0.06), np.log(1.2))))
             builder.add(flat, reach)
 

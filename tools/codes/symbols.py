@@ -113,7 +113,7 @@ def _pdf417(random: np.random.Generator) -> Symbol:
     columns = int(random.integers(1, 9) if random.random() < 0.85 else random.integers(9, 19))
     text = _payload(random, longest=24 + 24 * columns, shortest=8 + 9 * columns)
     codes = pdf417gen.encode(text, columns=columns, security_level=int(random.integers(1, 4)))
-    if random.random() < 0.45:  # a long symbol, of few rows
+    if random.random() < 0.5:  # a long symbol, of few rows
         codes = codes[: int(random.integers(3, 9))]
     rows = np.zeros((len(codes), barcode_size(codes)[0]), np.bool_)
     for row, words in zip(rows, codes, strict=True):
@@ -213,7 +213,7 @@ _LINEAR = (
     ("itf", string.digits, (6, 14)),
     ("codabar", string.digits, (5, 12)),
 )
-_STACKED_SHARE, _UNENCODED_SHARE = 0.22, 0.18
+_STACKED_SHARE, _UNENCODED_SHARE = 0.26, 0.2
 _FINDERS = {
     15: (
         *((3, 8, 2, 1, 1), (3, 5, 5, 1, 1), (3, 3, 7, 1, 1), (3, 1, 9, 1, 1), (2, 7, 4, 1, 1)),

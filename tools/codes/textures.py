@@ -237,6 +237,48 @@ def _grille(random: Random) -> Picture:
     return picture
 
 
+def _wheels(random: Random) -> Picture:
+    """Draw discs with rings and teeth, like gears, dials, suns, flowers and hubs."""
+    picture = _plain(random)
+    for _ in range(random.integers(1, 12)):
+        x, y = (int(v) for v in random.integers(0, SIDE, size=2))
+        radius = float(np.exp(random.uniform(np.log(8), np.log(180))))
+        ink = colour(random)
+        for _ in range(random.integers(0, 4)):
+            ring = max(1, int(radius * random.uniform(0.1, 0.9)))
+            wide = -1 if random.random() < 0.4 else max(1, int(radius * random.uniform(0.02, 0.15)))
+            cv2.circle(picture, (x, y), ring, colour(random), wide, cv2.LINE_AA)
+        count = int(random.integers(6, 60))
+        inner, outer = radius * random.uniform(0.3, 0.8), radius
+        thick = max(1, int(outer * 2 * np.pi / count * random.uniform(0.2, 0.7)))
+        for angle in np.arange(count) * 2 * np.pi / count:
+            way = np.array([np.cos(angle), np.sin(angle)])
+            start, end = ((way * reach + (x, y)).astype(int).tolist() for reach in (inner, outer))
+            cv2.line(picture, start, end, ink, thick, cv2.LINE_AA)
+    return picture
+
+
+def _strokes(random: Random) -> Picture:
+    """Draw short strokes that turn around a few points, like brushwork, hair and straw."""
+    picture = _plain(random)
+    middles = random.uniform(0, SIDE, size=(int(random.integers(1, 5)), 2))
+    base = np.asarray(colour(random))
+    length = float(np.exp(random.uniform(np.log(4), np.log(30))))
+    for at in random.uniform(0, SIDE, size=(int(60_000 / length**1.5) + 200, 2)):
+        away = at - middles[np.abs(at - middles).sum(axis=1).argmin()]
+        way = np.array([-away[1], away[0]]) / (np.hypot(*away) + 1e-6)
+        way = way + random.normal(0, 0.2, size=2)
+        ink = np.clip(base + random.normal(0, 60) + random.normal(0, 15, size=3), 0, 255)
+        start, end = (at - way * length / 2).astype(int), (at + way * length / 2).astype(int)
+        thick = max(1, int(length * 0.2))
+        cv2.line(picture, start.tolist(), end.tolist(), ink.tolist(), thick, cv2.LINE_AA)
+    return picture
+
+
+def _plain(random: Random) -> Picture:
+    return np.full((SIDE, SIDE, 3), colour(random), np.uint8)
+
+
 TEXTURES: tuple[Callable[[Random], Picture], ...] = (
     _foliage,
     _fur,
@@ -249,4 +291,6 @@ TEXTURES: tuple[Callable[[Random], Picture], ...] = (
     _railing,
     _figures,
     _grille,
+    _wheels,
+    _strokes,
 )

@@ -43,11 +43,11 @@ _AUGMENTED_SHARE = 0.9  # of the time with strong augmentation
 _MIN_SCORE = 0.04
 _MAX_BOXES = 100  # per picture, before NMS
 _THRESHOLDS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8)
-_LARGE = 832  # pixels of the scenes for the larger inputs
+_SMALL, _LARGE = 0.875, 1.25  # sides of the scenes of the two pools, in sides of the .cfg
 _LARGE_WORKERS = 0.4  # share of the processes that make them
-# Sides of the input, drawn for each batch: of the scenes of the .cfg's size and of the large ones.
-# Scenes of 832 pixels that become 512 alias as photographs of many pixels do in darknet's resize.
-_SIDES, _LARGE_SIDES = (512, 512, 512, 384, 576), (512, 512, 608, 832)
+# Sides of the input, drawn for each batch: for small scenes and for large ones, in the same unit.
+# Large scenes that are scaled down alias as photographs of many pixels do in darknet's resize.
+_SIDES, _LARGE_SIDES = (1.0, 1.0, 1.0, 0.625), (1.0, 1.0, 1.0, 1.3125)
 _LARGE_SHARE = 0.4  # of the batches
 _REPORT_SECONDS = 115.0
 _RESERVE = 12.0  # seconds for the last report
@@ -77,11 +77,11 @@ def main() -> None:
     trained = [each for index, each in enumerate(every) if index % HELD_OUT]
     network = Network(options.cfg)
     large = max(1, round(options.workers * _LARGE_WORKERS))
-    seed = options.seed
+    seed, side = options.seed, network.side
     # The processes are forked, so they come before CUDA.
     workers = [
-        SceneWorkers(max(1, options.workers - large), network.side, seed, trained),
-        SceneWorkers(large, _LARGE, seed + 500, trained),
+        SceneWorkers(max(1, options.workers - large), round(_SMALL * side), seed, trained),
+        SceneWorkers(large, round(_LARGE * side), seed + 500, trained),
     ]
     try:
         _train(options, network, workers, every[::HELD_OUT][: 8 if options.smoke else None], start)
@@ -102,7 +102,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=128, help="pictures of the .cfg's size")
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--decay", type=float, default=0.02)
-    parser.add_argument("--pool", type=int, default=34_000, help="scenes kept on the device")
+    parser.add_argument("--pool", type=int, default=9_000, help="scenes kept on the device")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--seed", type=int, default=100)
     parser.add_argument("--photos", type=Path, help="a folder that photographs.py made")
@@ -134,14 +134,14 @@ def _train(
     ema = copy.deepcopy(network).eval()
     optimiser = _optimiser(network, options, fused=device.type == "cuda")
     state = _resume(options, network, ema, optimiser) if options.resume else State()
-    shares = (1, network.side**2 / _LARGE**2 / 1.4)
+    shares = (1, _SMALL**2 / _LARGE**2)
     pools = [
         ScenePool(max(CHUNK, int(options.pool * share) // CHUNK * CHUNK), each, device)
         for each, share in zip(workers, shares, strict=True)
     ]
     step = TrainingStep(network, pools, options.batch, device)
     if device.type == "cuda" and options.graphs != "none":
-        _capture(step, workers, options, start)
+        _capture(step, network.side, workers, options, start)
     counts = (1, 1) if options.smoke else (10, 3)
     tests = [_held_out(each, count, device) for each, count in zip(workers, counts, strict=True)]
     tests.append(_without_codes(photographs, network.side, device))
@@ -165,7 +165,8 @@ def _train(
         for pool in pools:
             pool.drain()
         is_large = random.random() < _LARGE_SHARE
-        step.run((int(is_large), random.choice(_LARGE_SIDES if is_large else _SIDES)))
+        share = random.choice(_LARGE_SIDES if is_large else _SIDES)
+        step.run((int(is_large), round(share * network.side)))
         torch.nn.utils.clip_grad_norm_(step.parameters, 5.0)
         optimiser.step()
         state.step += 1
@@ -185,13 +186,21 @@ def _train(
 
 
 def _capture(
-    step: TrainingStep, workers: list[SceneWorkers], options: argparse.Namespace, start: float
+    step: TrainingStep,
+    side: int,
+    workers: list[SceneWorkers],
+    options: argparse.Namespace,
+    start: float,
 ) -> None:
     """Capture the steps as CUDA graphs; if that fails, start again with less of them."""
     began = time.monotonic()
     try:
-        sides = (set(_SIDES), set(_LARGE_SIDES))
-        kinds = [(pool, side) for pool, each in enumerate(sides) for side in sorted(each)]
+        shares = (set(_SIDES), set(_LARGE_SIDES))
+        kinds = [
+            (pool, round(share * side))
+            for pool, each in enumerate(shares)
+            for share in sorted(each)
+        ]
         step.capture(kinds, options.graphs)
     except Exception:  # whatever it is, the slow way trains, too
         less = GRAPHS[GRAPHS.index(options.graphs) + 1]
@@ -204,7 +213,7 @@ def _capture(
         if options.session:
             again += ["--session", f"{options.session - (time.monotonic() - start) / 60:.3f}"]
         os.execv(sys.executable, again)
-    times = ", ".join(f"{side}: {each * 1e3:.1f} ms" for side, each in step.times.items())
+    times = ", ".join(f"{kind}: {each * 1e3:.1f} ms" for kind, each in step.times.items())
     print(f"CUDA graphs took {time.monotonic() - began:.0f} s; steps: {times}", flush=True)
 
 
@@ -388,7 +397,7 @@ def _report(
         "loss": round(value, 4),
         "ap50": round(float(np.nanmean(list(precision.values()))), 4),
         "classes": precision,
-        f"ap50_{_LARGE}": round(float(np.nanmean(list(large_precision.values()))), 4),
+        "ap50_large": round(float(np.nanmean(list(large_precision.values()))), 4),
         "photographs": len(empty.pictures),
         "alarms": {f"{limit:g}": int((alarms >= limit).sum()) for limit in _THRESHOLDS},
         "recall": {f"{limit:g}": round(float((hits >= limit).mean()), 4) for limit in _THRESHOLDS},

@@ -280,7 +280,7 @@ def usual_label_file(picture: Path) -> Path:
 
 def all_labels(picture: Path) -> list[Path]:
     """Return all existing files that could hold the labels of a picture."""
-    return [path for path in _candidates(picture) if _is_file(path)]
+    return [path for path in _candidates(picture) if _is_file(path)] if picture.name else []
 
 
 def labels_next_to_folder(picture: Path) -> list[Path]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 _MAX_LENGTH = 200
 _MAX_BYTES = 120  # as file systems count bytes; leaves room for a number and an extension
+_NUMBER = re.compile(r"-[0-9]+$")
 
 
 def escaped(text: str) -> str:
@@ -46,9 +48,22 @@ def folder_name_of(label: str) -> str:
     return shortened(name.strip(" .")) or "_"
 
 
-def shortened(name: str) -> str:
-    """Cut a name that is too long for the name of a file."""
-    name = name[:_MAX_BYTES]
-    while len(os.fsencode(name)) > _MAX_BYTES:
+def crop_stem(stem: str, number: int) -> str:
+    """Return the stem for the number-th crop of a label in the picture `stem`.
+
+    x has x, x-2, …; x-2 has x-2-1, x-2-2, …: no two crops share a name.
+    """
+    return f"{stem}-{number}" if number > 1 or _NUMBER.search(stem) else stem
+
+
+def without_crop_number(name: str) -> str:
+    """Return x for x-2, which may be the second crop of x, and x for x."""
+    return _NUMBER.sub("", name)
+
+
+def shortened(name: str, most: int = _MAX_BYTES) -> str:
+    """Cut a name that is too long for the name of a file, to at most so many bytes."""
+    name = name[:most]
+    while len(os.fsencode(name)) > most:
         name = name[:-1]
     return name

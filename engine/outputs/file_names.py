@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from engine.files.naming import shortened
+from engine.files.naming import crop_stem, shortened, without_crop_number
 from engine.sources.media import is_url, url_path
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 # formats that an annotated picture takes over from its source
 _KEPT_FORMATS = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
 _OTHER_FORMAT = ".png"
-_NUMBER = re.compile(r"-[0-9]+$")
 _FRAME = re.compile(r"_[0-9]{6,}$")
 
 
@@ -68,14 +67,13 @@ def crop_of(item: Item, size: tuple[int, int], number: int) -> str:
     x-2.jpg, …; x-2.jpg has x-2-1.jpg, x-2-2.jpg, …: no two crops share a name.
     """
     path = PurePath(picture_of(item, size))
-    is_numbered = number > 1 or _NUMBER.search(path.stem)
-    return (path.with_stem(f"{path.stem}-{number}") if is_numbered else path).as_posix()
+    return path.with_stem(crop_stem(path.stem, number)).as_posix()
 
 
 def pictures_of_crop(path: PurePath) -> tuple[str, str]:
     """Return the names, without an extension, of the pictures that may have this crop."""
     plain = path.with_suffix("").as_posix()
-    return plain, _NUMBER.sub("", plain)
+    return plain, without_crop_number(plain)
 
 
 def sources_of_crop(path: PurePath) -> tuple[str, ...]:

@@ -15,7 +15,14 @@ from engine import extras
 from engine.arrays import Array, Floats, Integers
 from engine.errors import EngineError, ImageError, InputError, suggest
 from engine.files.atomic import make_folder, write_new
-from engine.files.naming import escaped, folder_name_of, name_and_size, shortened, shown
+from engine.files.naming import (
+    crop_stem,
+    escaped,
+    folder_name_of,
+    name_and_size,
+    shortened,
+    shown,
+)
 from engine.files.real_paths import real
 from engine.vision import notebook, serialize
 from engine.vision.box_array import BoxArray
@@ -470,6 +477,7 @@ class Result:
     ) -> list[Path]:
         """Write crops() to folder/label/picture.jpg, then picture-2.jpg, …; return the paths.
 
+        Crops of a picture that is called picture-2.jpg itself are picture-2-1.jpg, ….
         Crops of frame 12 of street.mp4 are called street_000012.jpg, street_000012-2.jpg, ….
         """
         from engine.vision.encode import encode
@@ -482,8 +490,7 @@ class Result:
         for found, image in self.crops(picture):
             label = folder_name_of(found.label)
             counts[label] += 1
-            number = f"-{counts[label]}" if counts[label] > 1 else ""
-            path = Path(folder) / label / f"{stem}{number}.jpg"
+            path = Path(folder) / label / f"{crop_stem(stem, counts[label])}.jpg"
             make_folder(path.parent)
             if real(path) == real(self.path or ""):
                 raise InputError(f"{shown(str(path))}: would replace the picture itself")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,18 @@ from engine.errors import EngineError, InputError
 from engine.evaluate.dataset import all_labels
 from engine.files.atomic import NewFile, make_folder
 from engine.files.naming import shortened, shown
+from engine.files.real_paths import real
 from engine.sources.expand import expand
 from engine.sources.item import Item
-from engine.sources.media import is_url, url_path
+from engine.sources.media import MediaKind, is_url, url_path
 from engine.sources.pictures import is_endless, name_of
 from engine.vision.frame import Frame
 
 if TYPE_CHECKING:
     from engine.sources.video_writer import VideoWriter
+
+
+_MAX_STEM = 100  # bytes: a number follows, and save_crop() cuts what is still too long
 
 
 class _Video:
@@ -58,40 +61,56 @@ class RunFolder:
         self._is_new = not self.path.exists()
         make_folder(self.path)
         self._exist_ok = exist_ok
-        self._written: set[Path] = set()
-        self._crops: set[str] = set()  # names that this run has used
+        self._names: set[str] = set()  # that this run has used
         self._save, self._save_txt, self._save_conf = save, save_txt, save_conf
         self._save_crop, self._drawing = save_crop, dict(drawing or {})
         self._videos: dict[str, _Video] = {}
         self._stems: set[str] = set()  # of videos
+        if not self._is_new:
+            self._refuse_links()
+
+    def _refuse_links(self) -> None:
+        """Raise if files would be replaced in folders that are elsewhere."""
+        labels, crops = self.path / "labels", self.path / "crops"
+        folders = [labels] if self._save_txt else []
+        if self._save_crop:
+            folders += [crops, *(crops.iterdir() if crops.is_dir() else ())]
+        for folder in folders:
+            if folder.is_symlink():
+                raise InputError(
+                    f"{shown(folder)}: is a link to another folder, whose files may be replaced. "
+                    "Pass another project or name"
+                )
 
     def refuse_pictures_here(self, sources: object) -> None:
         """Raise if an existing folder holds sources whose names are known in advance."""
         if self._is_new or not isinstance(sources, (list, tuple)):
             return
         for media in expand(name for each in sources if (name := _name_of(each)) is not None):
-            self._refuse_input(media.name)
+            if media.kind is not MediaKind.BROKEN:
+                self._refuse_input(media.name)
 
     def _refuse_input(self, name: str) -> None:
-        """Raise if the run would replace a picture that is read, or its labels."""
+        """Raise if the run may replace a picture or video that is read, or its labels."""
         if self._is_new or is_url(name):
             return
-        folder = os.path.realpath(os.path.dirname(name))  # noqa: PTH120
-        if self._save and folder == os.path.realpath(self.path):
+        files = [Path(each) for each in {name, real(name)}]  # a link and what it names
+        folders = {real(each.parent) for each in files}
+        if self._save and real(self.path) in folders:
             raise InputError(
                 f"{shown(self.path)}: is a folder that pictures are read from, which may be "
                 "replaced. Pass another project or name"
             )
-        crops = os.path.realpath(self.path / "crops")
-        if self._save_crop and PurePath(folder).is_relative_to(crops):
+        crops = real(self.path / "crops")
+        if self._save_crop and any(PurePath(each).is_relative_to(crops) for each in folders):
             raise InputError(
                 f"{shown(self.path)}: its crops are read, and may be replaced. "
                 "Pass another project or name"
             )
         if not self._save_txt:
             return
-        labels = self.path / "labels" / f"{_stem_of(name)}.txt"
-        if os.path.realpath(labels) in map(os.path.realpath, all_labels(Path(name))):
+        labels = (real(path.parent) for each in files for path in all_labels(each))
+        if real(self.path / "labels") in labels:
             raise InputError(
                 f"{shown(self.path)}: save_txt would replace labels of {shown(name)}. "
                 "Pass another project or name"
@@ -100,30 +119,44 @@ class RunFolder:
     def write(self, result: Results, item: Item) -> None:
         """Write what was asked for of one picture or frame."""
         self._refuse_input(result.result.path or item.source_name)
-        video = self._video_of(item)
-        if video is None:
-            stem = _stem_of(result.path) or "image0"
-        else:
-            stem = f"{video.stem}_{video.frames}"
-        if self._save:
-            if video is None:
-                result.save(self._unused(self.path / f"{stem}.jpg"), **self._drawing)
-            else:
-                self._add_frame(video, result, item)
         if result.boxes is None and self._save_crop:
             raise InputError("save_crop: expected a detector, got a classifier, which has no boxes")
+        video = self._video_of(item)
+        if video is not None and self._save:
+            self._add_frame(video, result, item)
+        if video is None:
+            name = self._new_name(_stem_of(result.path) or "image0")
+        elif self._save_txt or self._save_crop:
+            name = self._new_name(f"{video.stem}_{video.frames}")
+        else:
+            return
+        if video is None and self._save:
+            result.save(_without_link(self._picture(name)), **self._drawing)
         if self._save_txt:
-            make_folder(self.path / "labels")
-            path = self._unused(self.path / "labels" / f"{stem}.txt")
+            path = self._labels(name)
             path.unlink(missing_ok=True)  # only with exist_ok; save_txt() appends
             result.save_txt(path, self._save_conf)
         if self._save_crop:
-            number, name = 1, stem
-            while name in self._crops:
-                number += 1
-                name = f"{stem}_{number}"
-            written = result.save_crop(self.path / "crops", f"{name}.jpg", overwrite=self._exist_ok)
-            self._crops.update(path.stem for path in written)
+            result.save_crop(self.path / "crops", f"{name}.jpg", overwrite=self._exist_ok)
+
+    def _picture(self, name: str) -> Path:
+        return self.path / f"{name}.jpg"
+
+    def _labels(self, name: str) -> Path:
+        return self.path / "labels" / f"{name}.txt"
+
+    def _new_name(self, stem: str) -> str:
+        """Return a name for all files of a picture: x, or x_2, … if another one has that name."""
+        made, number = stem, 1
+        while made in self._names or self._is_taken(self._picture(made), self._labels(made)):
+            number += 1
+            made = f"{stem}_{number}"
+        self._names.add(made)
+        return made
+
+    def _is_taken(self, *paths: Path) -> bool:
+        """Tell whether another program has written a file into the new folder."""
+        return not self._exist_ok and any(each.exists() for each in paths)
 
     def finish(self) -> None:
         """Complete the videos."""
@@ -166,8 +199,9 @@ class RunFolder:
 
         assert item.frame
         if video.writer is None:
-            path = self._unused(self.path / f"{video.stem}{extension_for(item.frame.video)}")
-            video.writer = VideoWriter(NewFile(path, overwrite=self._exist_ok), item)
+            path = self.path / f"{video.stem}{extension_for(item.frame.video)}"
+            file = NewFile(_without_link(path), overwrite=self._exist_ok)
+            video.writer = VideoWriter(file, item)
         drawn = result.plot(pil=True, **self._drawing)
         try:
             video.writer.add(drawn, item.frame)
@@ -175,16 +209,12 @@ class RunFolder:
             video.writer = None  # which has removed its file
             raise
 
-    def _unused(self, path: Path) -> Path:
-        """Return the path, or picture_2.jpg, … if another picture has the same name."""
-        made, number = path, 1
-        while made in self._written or (made.exists() and not self._exist_ok):
-            number += 1
-            made = path.with_stem(f"{path.stem}_{number}")
-        self._written.add(made)
-        if made.is_symlink():  # what it names may be a picture that is read
-            made.unlink()
-        return made
+
+def _without_link(path: Path) -> Path:
+    """Remove a link of this name: what it names may be a picture that is read."""
+    if path.is_symlink():
+        path.unlink()
+    return path
 
 
 def _name_of(source: object) -> str | None:
@@ -194,4 +224,4 @@ def _name_of(source: object) -> str | None:
 
 
 def _stem_of(name: str) -> str:
-    return shortened(PurePath(url_path(name) if is_url(name) else name).stem)
+    return shortened(PurePath(url_path(name) if is_url(name) else name).stem, _MAX_STEM)

@@ -11,7 +11,10 @@ import engine
 from engine import cli
 from engine.compat.ultralytics import YOLO, Results
 from engine.compat.ultralytics.model import _Options
+from engine.compat.ultralytics.run_folder import RunFolder
 from engine.errors import DeviceError, ImageError, InputError
+from engine.sources.item import Item
+from engine.vision.result import Result
 from tests import needs
 from tests.pictures import write_picture, write_video
 
@@ -360,6 +363,72 @@ def test_labels_of_pictures_that_are_read_are_not_replaced(model, folder):
     with pytest.raises(InputError, match="t/a: save_txt would replace labels of t/a/"):
         model("t/a/images", save_txt=True, project="t", name="a", exist_ok=True, **LOW)
     assert labels.read_text() == "mine"
+
+
+def test_what_links_name_is_not_replaced(model, folder):
+    run = {"exist_ok": True, "project": "t", **LOW}
+    write_picture(folder / "t/photos/x.jpg")
+    write_picture(folder / "t/set/images/x.jpg")
+    write_video(folder / "t/photos/v.mp4", count=2)
+    (folder / "t/set/labels").mkdir()
+    (folder / "t/set/labels/x.txt").write_text("mine")
+    (folder / "sel").mkdir()
+    for name, path in (("x.jpg", "photos/x.jpg"), ("v.mp4", "photos/v.mp4")):
+        (folder / "sel" / name).symlink_to(folder / "t" / path)
+    (folder / "sel/y.jpg").symlink_to(folder / "t/set/images/x.jpg")
+    before = {path: path.read_bytes() for path in folder.rglob("t/**/*.*")}
+    for source in ("sel/x.jpg", "sel/v.mp4", iter(["sel/x.jpg"])):
+        with pytest.raises(InputError, match="photos: is a folder that pictures are read from"):
+            model(source, save=True, name="photos", **run)
+    with pytest.raises(InputError, match="set: save_txt would replace labels of sel/y"):
+        model("sel/y.jpg", save_txt=True, name="set", **run)
+    assert {path: path.read_bytes() for path in folder.rglob("t/**/*.*")} == before
+
+
+@pytest.mark.parametrize("name", ["labels", "crops", "crops/cat"])
+def test_links_to_folders_in_a_run_folder_are_refused(model, folder, name):
+    link = folder / "t/a" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(folder / "more")
+    before = {path: path.read_bytes() for path in folder.glob("more/*")}
+    run = {"save_txt": True, "save_crop": True, "project": "t", "name": "a", "exist_ok": True}
+    with pytest.raises(InputError, match=f"t/a/{name}: is a link to another folder, whose files"):
+        model("a.png", **run, **LOW)
+    assert {path: path.read_bytes() for path in folder.glob("more/*")} == before
+
+
+@pytest.mark.parametrize("exist_ok", [False, True])
+def test_no_two_crops_share_a_name(model, folder, exist_ok):
+    names = [f"p/{'n' * 130}-2.jpg", f"p/{'n' * 130}.jpg", f"q/{'n' * 130}.jpg"]
+    for number, path in enumerate(["p/x-2.jpg", "p/x.jpg", *names]):
+        write_picture(folder / path, (100, 50), seed=number)
+    sources = ["p/x-2.jpg", "p/x.jpg", *names]
+    found = model(sources, save_crop=True, exist_ok=exist_ok, conf=0.01)
+    assert len(list(folder.glob("runs/detect/predict/crops/*/*"))) == sum(
+        len(each.result.crops()) for each in found
+    )
+    assert list(folder.glob("runs/detect/predict/crops/*/x-2-1.jpg"))
+
+
+def test_a_source_has_one_number_in_all_outputs(folder):
+    chosen = dict.fromkeys(("save", "save_txt", "save_conf", "save_crop"), True)
+    run = RunFolder(folder / "run", **chosen)
+    for path, rows in (("p/x.jpg", 0), ("p/x.png", 1)):
+        write_picture(folder / path, (100, 50))
+        box = np.full((rows, 4), 0.5, np.float32)
+        found = Result((100, 50), box, box[:, 0], np.zeros(rows, np.int64), ["cat"], path)
+        run.write(Results(found), Item(path, path))
+    assert (folder / "run/x_2.jpg").is_file()
+    assert (folder / "run/labels/x_2.txt").read_text()
+    assert [each.name for each in folder.glob("run/crops/cat/*")] == ["x_2.jpg"]
+
+
+def test_a_folder_without_pictures_is_one_line(model, folder, monkeypatch):
+    (folder / "empty").mkdir()
+    model("a.png")
+    monkeypatch.chdir(folder / "empty")
+    with pytest.raises(engine.ImageError, match=r"^\.: folder: has no pictures"):
+        model(".", save_txt=True, project="..", name="more", exist_ok=True)
 
 
 def test_tasks(folder):

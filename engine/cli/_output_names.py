@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import PurePath
 from types import MappingProxyType
 
@@ -15,7 +15,7 @@ from engine.files.naming import shown
 from engine.files.real_paths import real
 from engine.outputs import file_names
 from engine.outputs.record import FILE as RECORD
-from engine.outputs.record import OutputRecord, Owned
+from engine.outputs.record import OutputRecord, Owned, identity
 from engine.sources.item import Item
 from engine.sources.media import Media, MediaKind, is_url, media_of
 from engine.sources.video_writer import extension_for
@@ -54,7 +54,7 @@ class OutputNames:
         self._used: set[str] = set()
         self._numbers: dict[str, int] = {}  # the last number appended to a name
         self._folders: dict[str, str] = {}  # of outputs, by those of sources
-        self._real_folders: dict[str, str] = {}
+        self._real = lru_cache(maxsize=None)(real)
         self._records = [OutputRecord(each, self._key_of, holds) for each, holds in folders.items()]
         self._owners: dict[str, str] = {}  # pictures, by the keys of names of earlier runs
         self._earlier: dict[str, list[str]] = {}  # names, by pictures
@@ -68,7 +68,7 @@ class OutputNames:
                 if any(map(each.may_have, _OF_FRAMES)):
                     self._frames.add(each.name, is_video=media_of(each.picture).has_frames)
         for record in self._records if resumes else ():
-            for key, (name, picture, is_done, _) in record.owners.items():
+            for key, (name, picture, is_done, *_) in record.owners.items():
                 if not picture:
                     continue
                 is_shared = self._owners.setdefault(key, picture) != picture
@@ -234,12 +234,7 @@ class OutputNames:
 
     def _identity(self, name: str) -> str:
         """Return a path that does not depend on the current folder and on links to folders."""
-        if is_url(name):
-            return name
-        folder, base = os.path.split(name)
-        if folder not in self._real_folders:
-            self._real_folders[folder] = real(folder or ".")
-        return os.path.join(self._real_folders[folder], base)  # noqa: PTH118
+        return identity(name, self._real)
 
     def _folder_of(self, media: Media) -> str:
         if not _is_local(media):

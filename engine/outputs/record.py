@@ -40,15 +40,33 @@ class Owned(NamedTuple):
     picture: str
     is_done: bool = True
     holds: tuple[str, ...] = ()  # what the folder has of it; older records do not tell
+    source: str = ""  # what a single file, such as that of -o FILE, was made of, if it is known
 
     def may_have(self, what: str) -> bool:
         """Tell whether a run has written pictures, crops or labels of this name, or may have."""
         return bool(self.picture) and (what in self.holds or not self.holds)
 
 
-def add_file(path: Path, holds: tuple[str, ...] = (), *, is_done: bool = True) -> None:
+def add_file(
+    path: Path, holds: tuple[str, ...] = (), *, source: str = "", is_done: bool = True
+) -> None:
     """Record a file in its folder, so that searches for pictures leave it out."""
-    OutputRecord(str(path.parent), _name_of, holds).claim(Owned(path.name, "", is_done=is_done))
+    owned = Owned(path.name, "", is_done, source=identity(source) if source else "")
+    OutputRecord(str(path.parent), _name_of, holds).claim(owned)
+
+
+def source_of_file(path: Path) -> str:
+    """Return the identity of what a file of add_file() was made of, or "" if that is unknown."""
+    record, owned = OutputRecord(str(path.parent), _name_of), Owned(path.name, "")
+    return record.owners.get(_name_of(owned), owned).source
+
+
+def identity(name: str, real_of: Callable[[str], str] = real) -> str:
+    """Return a path that does not depend on the current folder and on links to folders."""
+    if is_url(name):
+        return name
+    folder, base = os.path.split(name)
+    return os.path.join(real_of(folder or "."), base)  # noqa: PTH118
 
 
 def forget_file(path: Path) -> None:
@@ -262,6 +280,8 @@ class OutputRecord:
             line: dict[str, object] = {"output": each.name}
             if each.picture:
                 line["picture"] = self._relative(each.picture)
+            if each.source:
+                line["source"] = self._relative(each.source)
             if not each.is_done:
                 line["done"] = False
             if each.holds:
@@ -290,13 +310,17 @@ class OutputRecord:
     def _parsed(self, line: bytes) -> Owned:
         try:
             entry = json.loads(line)
-            name, picture = entry["output"], entry.get("picture", "")
+            name = entry["output"]
             is_inside = not PurePath(name).is_absolute() and ".." not in PurePath(name).parts
             if not (name and is_inside and b"\0" not in os.fsencode(name)):
                 raise ValueError("no name of a file in this folder")
             is_done = entry.get("done", True) is not False
             holds = tuple(map(str, entry.get("holds", ())))
-            return Owned(name, self._absolute(picture) if picture else "", is_done, holds)
+            picture, source = (
+                self._absolute(path) if (path := entry.get(key, "")) else ""
+                for key in ("picture", "source")
+            )
+            return Owned(name, picture, is_done, holds, source)
         except (AttributeError, ValueError, KeyError, TypeError):
             where = f"{shown(self._path)}: line {self._lines}"
             hint = "Remove this file: then names alone tell which pictures are done"

@@ -1,5 +1,8 @@
 """--blur and --pixelate refuse whatever would leave something visible, before any work."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -106,6 +109,29 @@ def test_resume_hides_in_a_single_file_and_in_crops(words, tmp_path, outputs, wr
     (tmp_path / "mine.png").write_bytes(b"not of a run")
     assert cli.main([*words, "-o", "mine.png", "--resume", "--blur", "all"]) == 2
     assert (tmp_path / "mine.png").read_bytes() == b"not of a run"
+
+
+@pytest.mark.parametrize("more", [[], ["--blur", "cat"]])
+@pytest.mark.parametrize("has_source", [True, False])
+def test_a_single_file_of_another_picture_is_not_resumed(words, capsys, more, has_source):
+    write_picture("b.png", (64, 48), seed=5)
+    output = ["-o", "one.png"]
+    others = ["b.png" if each == "a.png" else each for each in words]
+    assert cli.main([*words, *output, *more]) == 0
+    before = Path("one.png").read_bytes()
+    assert cli.main([*words, *output, *more, "--resume"]) == 0
+    record = Path(FILE)
+    if not has_source:  # as earlier versions wrote it
+        lines = [json.loads(line) for line in record.read_text().splitlines()]
+        kept = [{key: each[key] for key in each if key != "source"} for each in lines]
+        record.write_text("".join(json.dumps(each) + "\n" for each in kept))
+    assert cli.main([*others, *output, *more, "--resume"]) == (2 if has_source else 0)
+    assert Path("one.png").read_bytes() == before
+    error = capsys.readouterr().err
+    assert ("one.png: holds what a run made of" in error) == has_source
+    assert cli.main([*others, *output, *more, "--overwrite"]) == 0
+    assert cli.main([*others, *output, *more, "--resume"]) == 0
+    assert cli.main([*words, *output, *more, "--resume"]) == 2
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,14 @@ from engine.errors import ImageError, InputError
 from engine.files.atomic import NewFile
 from engine.files.naming import shown
 from engine.outputs import file_names
-from engine.outputs.record import add_file, does_file_show_more, is_file_due, warn_of_other_classes
+from engine.outputs.record import (
+    add_file,
+    does_file_show_more,
+    identity,
+    is_file_due,
+    source_of_file,
+    warn_of_other_classes,
+)
 from engine.sources.item import Item
 from engine.sources.media import VIDEO_EXTENSIONS, MediaKind
 from engine.sources.video_writer import extension_for
@@ -74,6 +81,7 @@ class Annotated(Sink):
         self._is_file_due = False  # what is there is to be replaced
         self._file_shows_more = False
         self._is_cut_short = False
+        self._source = ""  # of the single file, once it is known
         self._at_once = at_once
         self._videos: dict[str, VideoWriter] = {}  # by the names of outputs, the latest one last
         self._live = {output for media, output in known if media.is_live}  # read at once
@@ -92,6 +100,9 @@ class Annotated(Sink):
                 raise self._too_many_error()
             if known and (media := known[0].media).kind is not MediaKind.BROKEN:
                 self._check_kind(is_video=media.has_frames)
+                if media.kind is not MediaKind.ARCHIVE:
+                    self._source = media.name
+                    self._check_source(media.name)
         else:
             _refuse_other_files(target)
             self._folder = _output_files.OutputFolder("-o", target, reserved, existing=existing)
@@ -103,7 +114,7 @@ class Annotated(Sink):
         if self._file_shows_more and self._file is not None and self._file.exists():
             warn_of_other_classes(str(self._file))
         if self._file is not None and self._existing == "replace" and self._file.exists():
-            add_file(self._file, self._holds, is_done=False)
+            add_file(self._file, self._holds, source=self._source, is_done=False)
             self._is_file_due = True
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
@@ -129,13 +140,14 @@ class Annotated(Sink):
 
     def lacks(self, item: Item) -> bool:
         if self._file is not None:
+            self._check_source(item.source_name)
             return not self._file.exists() or self._is_file_due
         names = [_video_for(item)] if item.frame else file_names.pictures_of(item)
         return not any(map(self._folder.has, names))
 
     def cut_short(self) -> None:
         if self._file is not None and self._videos.keys() - self._live:
-            add_file(self._file, self._holds, is_done=False)
+            add_file(self._file, self._holds, source=self._source, is_done=False)
             self._is_cut_short = True
 
     def finish(self) -> None:
@@ -172,24 +184,36 @@ class Annotated(Sink):
             self._reserved.refuse(self._file)
             raise self._too_many_error()
         self._check_kind(is_video=bool(item.frame))
-        self._sources.add(item.source_name)
+        self._source = item.source_name
+        self._sources.add(self._source)
         overwrite = self._existing == "replace" or self._is_file_due
         return NewFile(self._file, overwrite=overwrite, hint=_output_files.HINT_WITH_RESUME)
 
     def _record(self) -> None:
         """Record the single file before it appears, but not before it replaces another."""
         if self._file is not None and not self._is_file_due:
-            add_file(self._file, self._holds)
+            add_file(self._file, self._holds, source=self._source)
 
     def _record_end(self) -> None:
         if self._file is not None and self._is_file_due and not self._is_cut_short:
-            add_file(self._file, self._holds)
+            add_file(self._file, self._holds, source=self._source)
 
     def _check_kind(self, *, is_video: bool) -> None:
         assert self._file
         if (self._file.suffix.lower() in VIDEO_EXTENSIONS) != is_video:
             got, expected = ("a video", "a picture") if is_video else ("a picture", "a video")
             raise InputError(f"-o {shown(str(self._file))}: expected {expected}, got {got}")
+
+    def _check_source(self, name: str) -> None:
+        """Refuse to go on in a file that an earlier run has made of another source."""
+        if self._existing != "resume" or self._file is None or not self._file.exists():
+            return
+        source = source_of_file(self._file)
+        if source not in ("", identity(name)):
+            problem = f"holds what a run made of {shown(source)}, not of {shown(name)}"
+            raise InputError(
+                f"-o {shown(str(self._file))}: {problem}. Name another, or use --overwrite"
+            )
 
     def _too_many_error(self) -> InputError:
         where = f"-o {shown(str(self._file))}"

@@ -196,13 +196,6 @@ class OutputFolder:
     def has(self, name: str) -> bool:
         return not self.is_new and (self.path / name).exists()
 
-    def lines_of(self, name: str) -> int | None:
-        """Return how many lines a file has, or None if there is no such file."""
-        try:
-            return None if self.is_new else (self.path / name).read_bytes().count(b"\n")
-        except OSError:
-            return None
-
 
 def unused_path(path: Path) -> Path:
     """Return a path in the same folder that does not exist, with a number."""

@@ -1,6 +1,7 @@
 """Digests of the label files that runs have written into a folder.
 
-They tell such files from labels that somebody made or corrected since: those are not replaced.
+They tell such files from labels that somebody made or corrected since: those are not replaced, and
+do not tell how many objects a run has found.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.errors import InputError
 from engine.files import locks
@@ -19,6 +21,11 @@ from engine.files.atomic import unwritable
 from engine.files.regular import open_regular
 
 FILE = ".engine-labels.jsonl"
+
+
+class _Version(NamedTuple):
+    digest: str
+    objects: int | None  # unknown in a line of an earlier version
 
 
 class LabelDigests:
@@ -38,27 +45,43 @@ class LabelDigests:
         if not os.path.lexists(path):
             return False
         try:
-            return _digest(path.read_bytes()) not in self._known.get(name, ())
+            digest = _digest(path.read_bytes())
         except OSError:  # it cannot be compared
             return True
+        return all(each.digest != digest for each in self._known.get(name, ()))
 
     def is_corrected(self, name: str) -> bool:
         """Tell whether a file has been changed since a run wrote it, as far as that is known."""
         return name in self._known and self.is_changed(name)
 
+    def objects_in(self, name: str) -> int | None:
+        """Return how many objects a run has written of a file, or None if that is unknown.
+
+        The number does not change if somebody corrects the file.
+        """
+        path = self._folder / name
+        known = self._known.get(name, frozenset())
+        if not known or not os.path.lexists(path):
+            return None
+        if not self.is_changed(name):
+            return _count(path.read_bytes())
+        counts = {each.objects for each in known}
+        return counts.pop() if len(counts) == 1 else None
+
     @contextmanager
     def writing(self, name: str, content: bytes) -> Iterator[None]:
         """Record a file that is written in this context, even if the run is killed there."""
-        digest = _digest(content)
-        if self._known.get(name) != frozenset((digest,)):
+        version = _Version(_digest(content), _count(content))
+        if self._known.get(name) != frozenset((version,)):
             replaces = os.path.lexists(self._folder / name)
-            self._add(name, digest, is_done=not replaces)
+            self._add(name, version, is_done=not replaces)
         yield
-        if self._known[name] != frozenset((digest,)):
-            self._add(name, digest)
+        if self._known[name] != frozenset((version,)):
+            self._add(name, version)
 
-    def _add(self, name: str, digest: str, *, is_done: bool = True) -> None:
-        entry = {"labels": name, "sha256": digest} | ({} if is_done else {"done": False})
+    def _add(self, name: str, version: _Version, *, is_done: bool = True) -> None:
+        entry = {"labels": name, "sha256": version.digest, "objects": version.objects}
+        entry |= {} if is_done else {"done": False}
         line = json.dumps(entry).encode() + b"\n"
         try:
             with self._path.open("ab+") as file, locks.held(file):
@@ -69,19 +92,19 @@ class LabelDigests:
         except OSError as error:
             raise unwritable(self._path, error) from None
         earlier = frozenset() if is_done else self._known.get(name, frozenset())
-        self._known[name] = earlier | {digest}
+        self._known[name] = earlier | {version}
 
     @cached_property
-    def _known(self) -> dict[str, frozenset[str]]:
-        """The digests that a file may have, by name."""
-        known: dict[str, frozenset[str]] = {}
+    def _known(self) -> dict[str, frozenset[_Version]]:
+        """The versions that a file may have, by name."""
+        known: dict[str, frozenset[_Version]] = {}
         if os.path.lexists(self._path):
             with open_regular(self._path, InputError) as file:
                 for line in file:
                     if entry := _parsed(line):
-                        name, digest, is_done = entry
+                        name, version, is_done = entry
                         earlier = frozenset() if is_done else known.get(name, frozenset())
-                        known[name] = earlier | {digest}
+                        known[name] = earlier | {version}
         return known
 
 
@@ -89,10 +112,16 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _parsed(line: bytes) -> tuple[str, str, bool] | None:
+def _count(content: bytes) -> int:
+    return content.count(b"\n")
+
+
+def _parsed(line: bytes) -> tuple[str, _Version, bool] | None:
     """Return the entry of a line; a damaged one tells of no file."""
     try:
         entry = json.loads(line)
-        return str(entry["labels"]), str(entry["sha256"]), entry.get("done", True) is not False
+        objects = entry.get("objects")
+        version = _Version(str(entry["sha256"]), objects if type(objects) is int else None)
+        return str(entry["labels"]), version, entry.get("done", True) is not False
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

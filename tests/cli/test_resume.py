@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from itertools import chain, groupby
 
 import pytest
 
@@ -173,6 +174,29 @@ def test_rows_that_were_lost_are_written_again(detect, folder, other, more, cut)
     if cut == "row" and other[0] == "-o":
         return  # annotated pictures do not tell how many rows there were
     assert (folder / "a.csv").read_bytes() == whole
+
+
+@pytest.mark.parametrize("change", ["emptied", "with one more"])
+@pytest.mark.parametrize("kept", [0, 2, 3, 6])
+def test_corrected_labels_do_not_tell_how_many_rows_there_are(detect, folder, change, kept):
+    for number in range(COUNT - 6):  # the fewer the faster
+        (folder / f"pics/{number % 3}/{number:03}.jpg").unlink()
+    options = ["--save-txt", "a", "--csv", "a.csv", "--quiet"]
+    assert detect(*options).status == 0
+    whole = (folder / "a.csv").read_bytes()
+    head, *rows = whole.splitlines(keepends=True)
+    groups = [[*each] for _, each in groupby(rows, lambda row: row.partition(b",")[0])]
+    assert len(groups) == 6
+    (folder / "a.csv").write_bytes(b"".join([head, *chain(*groups[:kept])]))
+    for file in (folder / "a").rglob("*.txt"):
+        written = file.read_text()
+        file.write_text("" if change == "emptied" else f"{written}0 .1 .1 .1 .1\n")
+    corrected = contents(folder / "a")
+    for is_left in (kept < 6, False):
+        done = detect(*options[:-1], "--resume")
+        assert (done.status, "nothing left to do" in done.err) == (0, not is_left)
+        assert (folder / "a.csv").read_bytes() == whole
+        assert contents(folder / "a") == corrected
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])

@@ -100,7 +100,7 @@ class Labels(Sink):
         return not self._folder.has(_name_of(item))
 
     def found(self, item: Item) -> int | None:
-        return self._folder.lines_of(_name_of(item))
+        return self._digests.objects_in(_name_of(item))
 
     def _labels_of_frames(self, output: str) -> Iterator[str]:
         """Yield the existing label files of a video's frames."""

@@ -248,7 +248,7 @@ class PictureRuns:
         made: list[Result] = []
 
         def meanwhile() -> None:
-            made.append(self._result(Picture.of(array), NO_BOXES, timing, keep=keep))
+            made.append(self._result(Picture.of(array), NO_BOXES, settings, timing, keep=keep))
 
         prepared = time.perf_counter()
         found = alike.program.boxes_of(array, alike.recipe, meanwhile)
@@ -371,12 +371,14 @@ class PictureRuns:
             start = time.perf_counter()
             found, codes = self._read_codes(picture, found, settings)
             timing["read"] = (time.perf_counter() - start) * 1e3
-        return self._result(picture, found, timing, keep=keep, codes=codes, tiles=entry.tiles)
+        tiles = entry.tiles
+        return self._result(picture, found, settings, timing, keep=keep, codes=codes, tiles=tiles)
 
     def _result(
         self,
         picture: Picture,
         found: Boxes,
+        settings: Settings,
         timing: dict[str, float],
         *,
         keep: Keep,
@@ -396,6 +398,8 @@ class PictureRuns:
             tiles=tiles,
             keep_picture=keeps,
             is_untrusted=self._is_untrusted,
+            sought=settings.classes,
+            limit=settings.max_detections,
         )
 
     def _is_kept(self, picture: Picture) -> bool:
@@ -427,6 +431,7 @@ class PictureRuns:
             scores=boxes.scores,
             class_ids=boxes.class_ids,
             codes=codes,
+            limit=settings.max_detections,
             timing={**result.timing, "read": taken},
         )
 

@@ -119,7 +119,7 @@ def needs_pictures(arguments: argparse.Namespace) -> bool:
 
 def hiding(arguments: argparse.Namespace, detector: Detector) -> dict[str, list[str | int]]:
     """Return the arguments of Result.hide(); refuse to hide what would not be found."""
-    from engine.vision.hide import EVERY, hidden_classes
+    from engine.vision.hide import hidden_classes, refuse_missed
 
     given = {way: getattr(arguments, way) for way in _WAYS}
     wanted = {way: parse_classes(way, each) for way, each in given.items() if each is not None}
@@ -127,16 +127,8 @@ def hiding(arguments: argparse.Namespace, detector: Detector) -> dict[str, list[
         hidden = hidden_classes(way, chosen, detector.labels)
         if arguments.max_det is not None:
             raise InputError(f"--{way}: not with --max-det, which leaves boxes out")
-        found = detector.settings.classes
-        if found is None:
-            continue
-        if EVERY in chosen:
-            what = "--classes or --exclude leaves classes out, which would be seen"
-            raise InputError(f"--{way} all: {what}. Name those to hide")
-        missed = sorted(set(hidden) - set(found))
-        if missed:
-            label = shown(detector.labels[missed[0]])
-            raise InputError(f"--{way} {label}: is left out by --classes or --exclude")
+        by = "--classes or --exclude"
+        refuse_missed(f"--{way}", hidden, detector.settings.classes, detector.labels, by)
     return wanted
 
 

@@ -156,8 +156,7 @@ class Tracker:
         """
         ids = self.update(result.xyxy, result.scores, result.class_ids, seconds=seconds)
         rows = np.flatnonzero(ids != NO_TRACK)
-        others = result[np.flatnonzero(ids == NO_TRACK)]
-        return replace(result[rows], track_ids=ids[rows], others=others)
+        return replace(result[rows], track_ids=ids[rows])
 
     def update(
         self, boxes: Any, scores: Any, classes: Any = None, *, seconds: float | None = None

@@ -13,6 +13,7 @@ from typing import Literal
 from PIL import Image, ImageFilter
 
 from engine.errors import InputError
+from engine.files.naming import shown
 from engine.vision.classes import class_ids_of
 from engine.vision.detection import Box
 
@@ -45,6 +46,25 @@ def hidden_classes(
         if names and not 0 <= number < len(names):
             raise InputError(f"{option}: expected a number below {len(names)}, got {number}")
     return frozenset(ids)
+
+
+def refuse_missed(
+    option: str,
+    hidden: Collection[int],
+    sought: Collection[int] | None,
+    names: Sequence[str],
+    by: str,
+) -> None:
+    """Raise if classes to hide are not among those that a detector returns; `by` left them out."""
+    if sought is None:
+        return
+    if isinstance(hidden, _Every):
+        what = f"{by} leaves classes out, which would be seen"
+        raise InputError(f"{option} all: {what}. Name those to hide")
+    missed = sorted(set(hidden) - set(sought))
+    if missed:
+        label = shown(names[missed[0]] if missed[0] < len(names) else str(missed[0]))
+        raise InputError(f"{option} {label}: is left out by {by}")
 
 
 class _Every(frozenset[int]):

@@ -78,7 +78,9 @@ class Result:
     tiles: tuple[Area, ...] = ()  # that were searched; the first one is all of the picture
     hidden: Collection[int] = ()  # classes that cannot be seen in the picture, and are not read out
     frame: Frame | None = None  # of the video `path`, if it is one
-    others: Result | None = field(default=None, repr=False)  # not followed; hide() hides them, too
+    others: Result | None = field(default=None, repr=False)  # left out; hide() hides them, too
+    sought: Collection[int] | None = field(default=None, repr=False)  # classes; None means all
+    limit: int | None = field(default=None, repr=False)  # the most boxes that were returned
 
     @classmethod
     def of(
@@ -93,6 +95,8 @@ class Result:
         tiles: tuple[Area, ...] = (),
         keep_picture: bool = False,
         is_untrusted: bool = False,
+        sought: Collection[int] | None = None,
+        limit: int | None = None,
     ) -> Result:
         """Return the result for the `boxes` of `picture`, which fill the columns on first use."""
         result = cls.__new__(cls)
@@ -109,6 +113,10 @@ class Result:
             attributes["is_untrusted"] = True
         if picture.frame is not None:
             attributes["frame"] = picture.frame
+        if sought is not None:
+            attributes["sought"] = sought
+        if limit is not None:
+            attributes["limit"] = limit
         attributes["_boxes"] = boxes
         if codes is not None:
             attributes["codes"] = codes
@@ -212,13 +220,22 @@ class Result:
     def __getitem__(self, which: slice | Array | Sequence[int]) -> Result: ...
 
     def __getitem__(self, which: Any) -> Detection | Result:
-        """Return a Detection for an index, or a Result for a slice, a mask or a list of indices."""
+        """Return a Detection for an index, or a Result for a slice, a mask or a list of indices.
+
+        Boxes that are left out are in its `others`, so that hide() finds them.
+        """
         if isinstance(which, (int, np.integer)):
             row = range(len(self))[which]
-            return next(iter(self[row : row + 1]))
+            return next(iter(self._rows(slice(row, row + 1))))
         rows = which if isinstance(which, slice) else np.asarray(which)
         if isinstance(rows, np.ndarray) and rows.size == 0:
             rows = rows.astype(np.int64)
+        is_left_out = np.ones(len(self), bool)
+        is_left_out[rows] = False
+        chosen = self._rows(rows)
+        return replace(chosen, others=self._rows(is_left_out)) if is_left_out.any() else chosen
+
+    def _rows(self, rows: slice | Array) -> Result:
         return replace(
             self,
             xywhn=self.xywhn[rows],
@@ -235,7 +252,7 @@ class Result:
         exclude: Collection[str | int] | None = None,
         min_score: float = 0.0,
     ) -> Result:
-        """Select detections by class (name or number) and score."""
+        """Select detections by class (name or number) and score; hide() finds the others, too."""
         keep = self.scores >= min_score
         if classes is not None:
             keep &= np.isin(self.class_ids, class_ids_of(classes, self.names))
@@ -448,12 +465,26 @@ class Result:
         image = self._picture(picture).to_image()
         for way, classes in zip(WAYS, (blur, pixelate), strict=True):
             chosen = hidden_classes(way, classes, self.names)
+            if classes is not None:
+                self._refuse_unknown(way, chosen)
             rows = [each for each in self._all_found() if each.class_id in chosen]
             hide(image, (each.box for each in rows), way)
             hidden.update(each.class_id for each in rows)
         about = image.info.get("icc_profile"), image.info.get("dpi")
         shown = Picture(np.asarray(image), self.path, *about)
-        return replace(self, picture=shown, hidden=frozenset(hidden))
+        return self._with_hidden(shown, frozenset(hidden))
+
+    def _refuse_unknown(self, way: str, chosen: Collection[int]) -> None:
+        """Raise if the detector has left out boxes of the chosen classes, which would be seen."""
+        from engine.vision.hide import refuse_missed
+
+        refuse_missed(way, chosen, self.sought, self.names, "classes")
+        if self.limit is not None and sum(1 for _ in self._all_found()) >= self.limit:
+            raise InputError(f"{way}: not with max_detections, which may have left boxes out")
+
+    def _with_hidden(self, picture: Picture, hidden: Collection[int]) -> Result:
+        others = None if self.others is None else self.others._with_hidden(picture, hidden)
+        return replace(self, picture=picture, hidden=hidden, others=others)
 
     def _all_found(self) -> Iterator[Detection]:
         yield from self

@@ -154,6 +154,44 @@ def test_what_is_not_followed_is_hidden(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda it: it.filter(classes=["cat"]),
+        lambda it: it.filter(exclude=["dog"]),
+        lambda it: it.filter(min_score=0.5),
+        lambda it: it[:1],
+        lambda it: it[it.scores > 0.5],
+        lambda it: Tracker(high=0.5, hits=1).follow(it.filter(classes=["cat"])),
+    ],
+)
+@pytest.mark.parametrize("classes", ["dog", "all"])
+def test_what_is_left_out_is_hidden(chosen, classes):
+    boxes = np.array([[0.3, 0.5, 0.2, 0.4], [0.7, 0.5, 0.2, 0.4]], np.float32)
+    scores, class_ids = np.array([0.9, 0.15], np.float32), np.array([0, 1])
+    found = Result((200, 160), boxes, scores, class_ids, NAMES)
+    hidden = chosen(found).hide(noise(), blur=classes)
+    expected = found.hide(noise(), blur=classes).picture.pixels
+    assert len(hidden) == 1
+    np.testing.assert_array_equal(hidden.picture.pixels, expected)
+    np.testing.assert_array_equal(hidden.others.picture.pixels, expected)
+    with pytest.raises(InputError, match="and another would show them"):
+        hidden.others.plot(noise())
+
+
+def test_what_the_detector_leaves_out_cannot_be_hidden():
+    path = Path(__file__).parents[2] / "docs/parcel.jpg"
+    with engine.load(device="cpu") as detector:
+        for found in (detector(path, classes=["qr"]), *detector.stream([path], classes=["qr"])):
+            with pytest.raises(InputError, match="blur barcode: is left out by classes"):
+                found.hide(blur=["barcode"])
+            with pytest.raises(InputError, match="pixelate all: classes leaves classes out"):
+                found.plot(pixelate="all")
+            assert found.hide(blur=["qr"]).hidden
+        with pytest.raises(InputError, match="blur: not with max_detections, which may have"):
+            detector(path, max_detections=1).hide(blur="all")
+
+
 def test_classes_are_chosen_by_name_number_or_all():
     assert set(hidden_classes("blur", ["cat", 2], NAMES)) == {0, 2}
     assert set(hidden_classes("blur", "dog", NAMES)) == {1}

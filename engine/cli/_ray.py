@@ -196,12 +196,12 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
 
 
 def _entries(arguments: argparse.Namespace, names: list[str]) -> Iterator[Entry]:
-    from engine.cli._stdin import lines
+    from engine.cli import _stdin
     from engine.fleet.listing import list_entries
     from engine.sources.expand import STDIN
 
-    given = lines() if STDIN in names else ()
-    return list_entries(names, recursive=arguments.recursive, lines=given)
+    given = _stdin.names() if STDIN in names else ()
+    return list_entries(names, recursive=arguments.recursive, stdin=given)
 
 
 def _bounds(text: str) -> tuple[int, int]:

@@ -177,8 +177,8 @@ def feed(
     Pictures that a search finds in one of the `output_folders`, or in the outputs of an earlier
     run, are left out: they are results.
     """
+    from engine.cli import _stdin
     from engine.cli._output_names import common_folder
-    from engine.cli._stdin import lines
     from engine.sources import video
     from engine.sources.expand import STDIN, expand
     from engine.sources.media import MediaKind
@@ -192,8 +192,8 @@ def feed(
     untrusted = arguments.untrusted
     if STDIN in names:
         reserved = ReservedPaths(stdin=True)
-        given = _reserving_lists(lines(), reserved)
-        from_stdin = _some(expand(names, recursive=arguments.recursive, lines=given))
+        given = _reserving_lists(_stdin.names(), reserved)
+        from_stdin = _some(expand(names, recursive=arguments.recursive, stdin=given))
         known = tuple(each for each in names if each != STDIN)
         naming = _naming(os.path.abspath("."), arguments, output_folders)  # noqa: PTH100
         lazily = naming.assign_lazily(_reserving(from_stdin, reserved, output_folders))
@@ -214,15 +214,15 @@ def feed(
     return Feed(named, selection, total, tuple(names), named, untrusted, naming)
 
 
-def _reserving_lists(lines: Iterable[str], reserved: ReservedPaths) -> Iterator[str]:
-    """Yield lines; those that name a list stand for other media."""
+def _reserving_lists(names: Iterable[str], reserved: ReservedPaths) -> Iterator[str]:
+    """Yield names; those of lists stand for other media."""
     from engine.sources.media import without_file_scheme
 
-    for line in lines:
-        name = without_file_scheme(line.strip())
-        if name.lower().endswith(".txt"):
-            reserved.add_input(name)
-        yield line
+    for name in names:
+        path = without_file_scheme(name)
+        if path.lower().endswith(".txt"):
+            reserved.add_input(path)
+        yield name
 
 
 def _reserving(

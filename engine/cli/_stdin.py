@@ -14,6 +14,7 @@ from types import FrameType
 
 from engine.cli._interrupts import SIGNALS
 from engine.errors import InputError
+from engine.sources.list_file import parse_lines
 
 _CHUNK = 1 << 16
 _MAX_CHUNKS = 16  # buffered, as names may arrive faster than pictures are processed
@@ -29,8 +30,11 @@ def redirected_file() -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) else None
 
 
-def lines() -> Iterator[str]:
-    """Yield each line, or name of `find -print0`, as it arrives; an interrupt ends the wait."""
+def names() -> Iterator[str]:
+    """Yield each name as it arrives, in a line or as `find -print0` writes it.
+
+    An interrupt ends the wait.
+    """
     if sys.stdin is None:  # the process was started with a closed stdin
         raise InputError("-: expected names on standard input, which is closed")
     interrupted = Event()
@@ -45,10 +49,10 @@ def lines() -> Iterator[str]:
     for number, handler in previous.items():
         if callable(handler) and current_thread() is main_thread():
             signal.signal(number, interrupt)
-    return _lines(sys.stdin.fileno(), interrupted)
+    return _names(sys.stdin.fileno(), interrupted)
 
 
-def _lines(descriptor: int, interrupted: Event) -> Iterator[str]:
+def _names(descriptor: int, interrupted: Event) -> Iterator[str]:
     chunks: Queue[bytes | OSError] = Queue(_MAX_CHUNKS)
 
     def read() -> None:
@@ -69,17 +73,16 @@ def _lines(descriptor: int, interrupted: Event) -> Iterator[str]:
             continue
         if isinstance(chunk, OSError):
             raise InputError(f"-: standard input cannot be read: {chunk.strerror}")
-        if is_first:
+        if is_first and _ends_names_with_nul(chunk):
+            end = b"\0"
+        elif is_first:
             chunk = chunk.removeprefix(codecs.BOM_UTF8)
-            if _ends_names_with_nul(chunk):
-                end = b"\0"
-            else:
-                _refuse_picture(chunk)
-            is_first = False
-        *lines, rest = (rest + chunk).split(end)
-        yield from map(os.fsdecode, lines)
+            _refuse_picture(chunk)
+        is_first = False
+        *ended, rest = (rest + chunk).split(end)
+        given = map(os.fsdecode, ended if chunk else [*ended, rest])
+        yield from filter(None, given) if end == b"\0" else parse_lines(given)
         if not chunk:
-            yield os.fsdecode(rest)
             return
 
 

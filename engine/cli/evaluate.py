@@ -203,12 +203,12 @@ def _truth(arguments: argparse.Namespace, source: str, names: Sequence[str] | No
 
 def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -> GroundTruth:
     """Read the ground truth for a detector; if that has no names, those of a COCO file are used."""
-    from engine.evaluate.coco_files import is_name, matched_in_order
+    from engine.evaluate.coco_files import class_numbers, is_name, matched_in_order
 
     if Path(source).suffix.lower() == ".json" and not any(map(is_name, detector.labels)):
         truth = _truth(arguments, source, None)
-        is_renamed = {*truth.names} != {*detector.labels}  # else "class 10" is class 10
-        if is_renamed and len(truth.names) == len(detector.labels):
+        is_numbered = len(class_numbers(truth.names)) == len(truth.names)  # "class 10" is class 10
+        if not is_numbered and len(truth.names) == len(detector.labels):
             remarks = matched_in_order(shown(source), truth.names, detector.labels)
             truth.remarks.extend(remarks)
             return truth

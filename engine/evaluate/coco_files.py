@@ -359,9 +359,9 @@ def _match_names(where: str, categories: Sequence[str], names: Sequence[str]) ->
             f"{where}: has {len(categories)} categories, the network {len(names)} classes, none of"
             f" which is called {missing[:60]!r}.{hint} See --names"
         )
-    numbers = _class_numbers(categories)
-    if {*numbers} == {*range(len(names))}:
-        return numbers
+    first = _first_number(categories)
+    if first is not None:
+        return [number - first for number in class_numbers(categories)]
     for index, class_id in enumerate(same):
         if class_id not in (None, index):
             raise InputError(
@@ -375,8 +375,12 @@ def matched_in_order(where: str, categories: Sequence[str], names: Sequence[str]
     """Yield a line if categories have other names than the classes that their order gives them."""
     if {*map(_normalised, categories)} <= {*map(_normalised, names)}:
         return  # matched by name
-    if {*_class_numbers(categories)} == {*range(len(names))}:
-        return  # matched by number
+    first = _first_number(categories)
+    if first is not None:  # matched by number
+        if first:
+            what = f"categories class 1 to class {len(categories)} count from 1, so class 1 is the"
+            yield f"{where}: {what} first class of the network, {shown(names[0])}"
+        return
     rows = list(enumerate(zip(categories, names, strict=True)))
     if not any(map(is_name, names)) and any(map(is_name, categories)):
         pairs = [f"{shown(name)} = {shown(category)}" for _, (category, name) in rows]
@@ -397,10 +401,17 @@ def matched_in_order(where: str, categories: Sequence[str], names: Sequence[str]
 
 def _is_only(text: str, index: int) -> bool:
     """Tell whether a text is no name, and does not say another number than the index."""
-    return not is_name(text) and _class_numbers([text]) in ([], [index])
+    return not is_name(text) and class_numbers([text]) in ([], [index])
 
 
-def _class_numbers(names: Iterable[str]) -> list[int]:
+def _first_number(categories: Sequence[str]) -> int | None:
+    """Return 0 or 1 if all categories are called "class 3", each another one, without a gap."""
+    numbers = {*class_numbers(categories)}
+    count = len(categories)
+    return next((first for first in (0, 1) if numbers == {*range(first, first + count)}), None)
+
+
+def class_numbers(names: Iterable[str]) -> list[int]:
     """Return 3 for "class 3", as detect calls the classes of a network without names."""
     found = (_CLASS.fullmatch(each.strip()) for each in names)
     return [int(each[1]) for each in found if each]

@@ -45,9 +45,9 @@ class Entry(NamedTuple):
 
 
 def list_entries(
-    names: Iterable[str], *, recursive: bool = False, lines: Iterable[str] = ()
+    names: Iterable[str], *, recursive: bool = False, stdin: Iterable[str] = ()
 ) -> Iterator[Entry]:
-    """Yield the pictures that the names stand for, in order; `lines` are the names in `-`.
+    """Yield the pictures that the names stand for, in order; those of `stdin` replace `-`.
 
     A folder stands for its pictures and its Parquet files. Its .tar files are left out, as without
     a cluster. File names become absolute, because workers open them from other working directories.
@@ -62,7 +62,7 @@ def list_entries(
         tables = _tables_in(name, recursive=recursive)
         for table in tables:
             yield from _list_file(os.path.abspath(table))  # noqa: PTH100 - like other names
-        for item in expand([name], recursive=recursive, lines=lines if name == STDIN else ()):
+        for item in expand([name], recursive=recursive, stdin=stdin if name == STDIN else ()):
             if not (tables and item.kind is MediaKind.BROKEN):
                 yield from _list_item(item)
 

@@ -28,18 +28,15 @@ _LEFT_OUT = {MediaKind.VIDEO: "video(s)", MediaKind.ARCHIVE: ".tar file(s)"}
 
 
 def expand(
-    names: Iterable[str], *, recursive: bool = False, lines: Iterable[str] = ()
+    names: Iterable[str], *, recursive: bool = False, stdin: Iterable[str] = ()
 ) -> Iterator[Media]:
-    """Yield the media that the names refer to, lazily and in order; `lines` replaces the name `-`.
+    """Yield the media that the names refer to, lazily and in order; those of `stdin` replace `-`.
 
     A folder or pattern yields its pictures sorted by name, a .txt file the names in its lines.
     """
     for name in names:
-        if name == STDIN:
-            for line in list_file.parse_lines(lines):
-                yield from _expand_name(line, recursive=recursive)
-        else:
-            yield from _expand_name(name, recursive=recursive)
+        for each in stdin if name == STDIN else (name,):
+            yield from _expand_name(each, recursive=recursive)
 
 
 def _expand_name(name: str, *, recursive: bool) -> Iterator[Media]:

@@ -97,6 +97,17 @@ def test_names_on_stdin_may_end_with_nul(detect, tree):
     assert [each["path"] for each in rows] == ["./two\nlines.jpg", "b.jfif"]
 
 
+@pytest.mark.parametrize(
+    "name", [" in front.jpg", "at its end.jpg ", "'quoted.jpg'", "\ufeffa.jpg"]
+)
+def test_names_that_end_with_nul_are_taken_as_they_are(detect, tree, name):
+    (tree / "a.jpg").rename(tree / name)
+    found = detect("-", "--jsonl", "-", stdin=f"{name}\0")
+    assert [json.loads(line)["path"] for line in found.out.splitlines()] == [name]
+    found = detect("-", "--jsonl", "-", stdin=f"b.png\0{name}\0")
+    assert [json.loads(line)["path"] for line in found.out.splitlines()] == ["b.png", name]
+
+
 def test_names_on_stdin_are_answered_one_ahead(tiny_detector, tree):
     command = [sys.executable, "-u", "-m", "engine", "detect", *tiny_detector.options, "-"]
     child = subprocess.Popen(

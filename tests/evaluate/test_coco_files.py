@@ -75,7 +75,12 @@ def test_categories_become_the_classes_of_a_network(tmp_path, names, categories)
             "apple = pear, class 0 = dog. See --names",
         ),
         (["apple", "class 1"], ["pear", "dog"], "1 of 2", "apple = pear. See --names"),
-        (["class 2", "class 1"], ["pear", "dog"], "1 of 2", "class 2 = pear. See --names"),
+        (
+            ["class 2", "class 3"],
+            ["pear", "dog"],
+            "2 of 2",
+            "class 2 = pear, class 3 = dog. See --names",
+        ),
         (["1", "2"], ["dog", "cat"], None, None),
         ([None, None], ["dog", "cat"], None, None),
         (["apple", "pear"], None, None, None),
@@ -120,6 +125,17 @@ def test_categories_without_a_name_are_matched_by_their_number(tmp_path):
     shuffled = [{"id": each, "name": f"class {2 - each}"} for each in range(3)]
     truth = read(tmp_path, instances(categories=shuffled, annotations=[]), ["cat", "dog", "cow"])
     assert (truth.categories, truth.remarks) == ((2, 1, 0), [])
+
+
+@pytest.mark.parametrize("names", [["cat", "dog", "cow"], ["class 0", "class 1", "class 2"]])
+def test_categories_that_count_from_one_are_matched_so_and_announced(tmp_path, names):
+    listed = [{"id": 10 + each, "name": f"class {each}"} for each in (2, 1, 3)]
+    truth = read(tmp_path, instances(categories=listed, annotations=[]), names)
+    assert truth.categories == (11, 12, 13)
+    what = (
+        "categories class 1 to class 3 count from 1, so class 1 is the first class of the network"
+    )
+    assert truth.remarks == [f"{truth.source}: {what}, {names[0]}"]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_folders_patterns_and_lists_as_without_a_cluster(folder):
     Path("list.txt").write_text(f"pictures/0001.png\nhttp://camera/x.jpg\nfile://{every[2]}\n")
     found = [every[1], "http://camera/x.jpg", every[2]]
     assert [each.name for each in list_entries(["list.txt"])] == found
-    assert [each.name for each in list_entries(["-"], lines=["pictures/0004.png\n"])] == [every[4]]
+    assert [each.name for each in list_entries(["-"], stdin=["pictures/0004.png"])] == [every[4]]
 
 
 def test_name_that_matches_nothing_is_a_row_with_an_error(folder):

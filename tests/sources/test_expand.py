@@ -211,7 +211,7 @@ def test_file_urls_are_paths(tree):
         f"{tree}/b.jpg",
         f"{tree}/deep/c.webp",
     ]
-    assert found(f"file://{tree}/list.txt", "-", lines=[f"file://{tree}/b.jpg"]) == [
+    assert found(f"file://{tree}/list.txt", "-", stdin=[f"file://{tree}/b.jpg"]) == [
         f"{tree}/a b.jpg",
         f"{tree}/b.jpg",
     ]
@@ -288,9 +288,9 @@ def test_unreadable_folder_is_reported(tree):
     assert place.problem == "closed: folder: cannot be read: Permission denied"
 
 
-def test_lines_of_stdin_take_the_place_of_the_dash(tree):
-    lines = ["b.jpg\n", "\n", "deep\r\n"]
-    assert found("a.PNG", "-", "x.jpg", lines=lines) == ["a.PNG", "b.jpg", "deep/c.webp", "x.jpg"]
+def test_names_of_stdin_take_the_place_of_the_dash(tree):
+    names = ["b.jpg", "deep"]
+    assert found("a.PNG", "-", "x.jpg", stdin=names) == ["a.PNG", "b.jpg", "deep/c.webp", "x.jpg"]
 
 
 @pytest.mark.parametrize(

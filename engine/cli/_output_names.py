@@ -56,6 +56,7 @@ class OutputNames:
         self._folders: dict[str, str] = {}  # of outputs, by those of sources
         self._real = lru_cache(maxsize=None)(real)
         self._records = [OutputRecord(each, self._key_of, holds) for each, holds in folders.items()]
+        self._reopened: list[OutputRecord] = []  # by this run alone
         self._owners: dict[str, str] = {}  # pictures, by the keys of names of earlier runs
         self._earlier: dict[str, list[str]] = {}  # names, by pictures
         self._keeps_any = False  # of these names
@@ -174,6 +175,15 @@ class OutputNames:
         )
         for record in self._records:
             record.reopen(named, archives)
+
+    def reopen_all(self) -> None:
+        """Record that outputs which exist are not done: the run replaces any that it meets."""
+        self._reopened = [each for each in self._records if not each.reopen_all()]
+
+    def close_all(self) -> None:
+        """Record that the run is over, unless another one like it was stopped before."""
+        for record in self._reopened:
+            record.close_all()
 
     def is_due(self, name: str, source: str) -> bool:
         """Tell whether a run that was to replace the outputs of a source has not done so."""

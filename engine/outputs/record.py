@@ -2,7 +2,8 @@
 
 A line without a picture names a file, such as predictions.jpg, that searches leave out. A line with
 "done": false says that a run set out to replace what is there, and has not done so yet, or that it
-was stopped within a video.
+was stopped within a video. The output "." with "done": false says this of all that is there: a run
+replaces files whose names it does not know in advance. Without "done" it says that the run is over.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path, PurePath
 from typing import IO, NamedTuple
@@ -27,6 +29,7 @@ from engine.sources.media import is_url
 FILE = ".engine-outputs.jsonl"
 
 _log = logging.getLogger("engine")
+_ALL = "."  # in place of the name of an output
 _NOTHING = ("nothing",)  # what a folder holds of a file that was put back
 _PIXELS = {"pictures", "crops"}
 HIDDEN = "without "  # begins what pictures do not show
@@ -162,6 +165,7 @@ class OutputRecord:
         self.owners: dict[str, Owned] = {}
         self._under_other_names: dict[str, list[Owned]] = {}  # by pictures that are replaced
         self._of_others: dict[str, Owned] = {}  # what other runs have added since this one began
+        self._reopened: set[str] | None = None  # keys of what a run that names all may replace
         self._tells_nothing = not os.path.lexists(self._path) and _has_files(folder)
         if os.path.lexists(self._path):
             with open_regular(self._path, InputError) as file:
@@ -175,7 +179,7 @@ class OutputRecord:
         key = self._key_of(owned)
         is_written = is_written or self.is_due(owned)
         owned = self._with_holds(owned, is_written=is_written)
-        if self.owners.get(key) == owned:
+        if self._says(owned):
             return
         try:
             with self._path.open("ab+") as file, locks.held(file):
@@ -185,7 +189,7 @@ class OutputRecord:
                 if other.picture != owned.picture:
                     raise self._taken_error(other)
                 owned = self._with_holds(owned, is_written=is_written)
-                if self.owners.get(key) == owned:  # another run has added the same line
+                if self._says(owned):  # another run has added the same line
                     return
                 self._add(file, [*self._under_other_names.pop(owned.picture, ()), owned])
         except OSError as error:
@@ -201,31 +205,54 @@ class OutputRecord:
             return
         pictures = {each.picture for each in wanted.values()}
         members = tuple(f"{each}#" for each in archives)
-        try:
-            with self._path.open("ab+") as file, locks.held(file):
-                self._read_on(file)
-                earlier = [
-                    each
-                    for each in self.owners.values()
-                    if each.picture in pictures or each.picture.startswith(members)
-                ]
-                unknown = [
-                    self._with_holds(each)
-                    for key, each in wanted.items()
-                    if key not in self.owners and self.has_file(each)
-                ]
-                for each in earlier:
-                    if each.is_done and self._key_of(each) not in wanted:
-                        self._under_other_names.setdefault(each.picture, []).append(each)
-                done = (each for each in (*earlier, *unknown) if each.is_done)
-                self._add(file, [each._replace(is_done=False) for each in done])
-        except OSError as error:
-            raise unwritable(self._path, error) from None
+        with self._appending() as file:
+            earlier = [
+                each
+                for each in self.owners.values()
+                if each.picture in pictures or each.picture.startswith(members)
+            ]
+            unknown = [
+                self._with_holds(each)
+                for key, each in wanted.items()
+                if key not in self.owners and self.has_file(each)
+            ]
+            for each in earlier:
+                if each.is_done and self._key_of(each) not in wanted:
+                    self._under_other_names.setdefault(each.picture, []).append(each)
+            done = (each for each in (*earlier, *unknown) if each.is_done)
+            self._add(file, [each._replace(is_done=False) for each in done])
+
+    def reopen_all(self) -> bool:
+        """Say that all outputs which exist are not done; tell whether another run has said so."""
+        if not (os.path.lexists(self._path) or _has_files(self._folder)):
+            return False
+        with self._appending() as file:
+            was_open = self._reopened is not None
+            self._add(file, [Owned(_ALL, "", is_done=False)])
+        return was_open
+
+    def close_all(self) -> None:
+        """Say that a run which has reopened all outputs is over."""
+        if os.path.lexists(self._path):
+            with self._appending() as file:
+                if self._reopened is not None:
+                    self._add(file, [Owned(_ALL, "")])
 
     def is_due(self, owned: Owned) -> bool:
         """Tell whether a run that was to replace the outputs of a picture has not done so."""
-        owner = self.owners.get(self._key_of(owned), owned)
-        return owner.picture == owned.picture and not owner.is_done
+        key = self._key_of(owned)
+        owner = self.owners.get(key)
+        if owner is None:
+            return self._reopened is not None and self.has_file(owned)
+        return owner.picture == owned.picture and (not owner.is_done or self._is_reopened(key))
+
+    def _is_reopened(self, key: str) -> bool:
+        return self._reopened is not None and key in self._reopened
+
+    def _says(self, owned: Owned) -> bool:
+        """Tell whether the last line about outputs says this."""
+        key = self._key_of(owned)
+        return self.owners.get(key) == owned and not self._is_reopened(key)
 
     def shows_more(self, owned: Owned) -> bool:
         """Tell whether an earlier run has hidden less, or other classes, in its pictures."""
@@ -287,13 +314,23 @@ class OutputRecord:
             if each.holds:
                 line["holds"] = each.holds
             lines.append(json.dumps(line).encode() + b"\n")
-            self.owners[self._key_of(each)] = each
+            self._take_in(each)
         if lines:
             file.truncate(self._size)
             file.write(b"".join(lines))
             file.flush()
             self._size = file.tell()
             self._lines += len(lines)
+
+    @contextmanager
+    def _appending(self) -> Iterator[IO[bytes]]:
+        """Open the record for more lines, after those that others have added."""
+        try:
+            with self._path.open("ab+") as file, locks.held(file):
+                self._read_on(file)
+                yield file
+        except OSError as error:
+            raise unwritable(self._path, error) from None
 
     def _read_on(self, file: IO[bytes]) -> dict[str, Owned]:
         """Read the whole lines that were added, and return what they say, by key."""
@@ -302,10 +339,22 @@ class OutputRecord:
         for line in file.read().split(b"\n")[:-1]:
             self._lines += 1
             owned = self._parsed(line)
-            added[self._key_of(owned)] = owned
+            key = self._take_in(owned)
+            if key is not None:
+                added[key] = owned
             self._size += len(line) + 1
-        self.owners.update(added)
         return added
+
+    def _take_in(self, owned: Owned) -> str | None:
+        """Note what a line says; return the key of its outputs, or None if it is about all."""
+        if owned.name == _ALL:
+            self._reopened = None if owned.is_done else {*self.owners}
+            return None
+        key = self._key_of(owned)
+        self.owners[key] = owned
+        if self._reopened is not None:
+            self._reopened.discard(key)
+        return key
 
     def _parsed(self, line: bytes) -> Owned:
         try:

@@ -1,6 +1,7 @@
 """The record in a folder of outputs: a resumed run matches each output with its picture."""
 
 import json
+import os
 import re
 import shutil
 import tarfile
@@ -40,6 +41,18 @@ def add(here, *names):
     for name in names:
         seed = zlib.crc32(name.encode())
         write_picture(here / "pics" / name, size=(40 + seed % 97, 48), seed=seed)
+    return [f"pics/{name}" for name in names]
+
+
+class Rewound:
+    """Standard input that gives the same file to each run."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def fileno(self):
+        with self._path.open("rb") as file:
+            return os.dup(file.fileno())
 
 
 def results(here, tmp_path, detect):
@@ -201,9 +214,16 @@ def files_below(folder):
 
 @pytest.mark.parametrize("has_record", [True, False])
 @pytest.mark.parametrize("more", [[], ["--csv", "a.csv"], ["--jsonl", "a.jsonl"]])
-def test_a_run_that_overwrites_and_stops_is_completed_by_resume(here, detect, has_record, more):
-    add(here, "a/x.jpg", "b/x.jpg", "c/x.jpg", "d/x.jpg")
+@pytest.mark.parametrize("by_stdin", [False, True])
+def test_a_run_that_overwrites_and_stops_is_completed_by_resume(
+    here, detect, by_stdin, has_record, more, monkeypatch
+):
+    names = add(here, "a/x.jpg", "b/x.jpg", "c/x.jpg", "d/x.jpg")
     run = ("pics", "--recursive", "-o", "out", "--save-txt", "texts", *more)
+    if by_stdin:
+        run = ("-", *run[2:])
+        (here / "names").write_text("\n".join(names))
+        monkeypatch.setattr("sys.stdin", Rewound(here / "names"))
     other, wanted = ("--threshold", "0.9"), ("--threshold", "0.01")
     assert detect(*run, *wanted)[0] == 0
     expected = files_below(here / "out") | files_below(here / "texts")
@@ -223,6 +243,37 @@ def test_a_run_that_overwrites_and_stops_is_completed_by_resume(here, detect, ha
     before = {path: path.stat().st_mtime_ns for path in here.glob("*/*/*.*")}
     assert detect(*run, *wanted, "--resume")[0] == 0  # all of them are done
     assert {path: path.stat().st_mtime_ns for path in here.glob("*/*/*.*")} == before
+
+
+def test_names_on_stdin_leave_others_done_if_the_run_ends(here, detect, monkeypatch):
+    add(here, "x.jpg", "y.jpg", "z.jpg")
+    assert detect("pics", "-o", "out")[0] == 0
+    (here / "names").write_text("pics/y.jpg")
+    monkeypatch.setattr("sys.stdin", Rewound(here / "names"))
+    assert detect("-", "-o", "out", "--flat", "--overwrite")[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in here.glob("out/*.jpg")}
+    assert len(before) == 3
+    assert detect("pics", "-o", "out", "--resume")[0] == 0
+    assert {path: path.stat().st_mtime_ns for path in here.glob("out/*.jpg")} == before
+
+
+def test_all_outputs_are_due_until_the_runs_that_reopened_them_are_over(here):
+    old, new = Owned("x", "/a/x.jpg"), Owned("y", "/a/y.jpg")
+    OutputRecord("", lambda each: each.name).claim(old)
+    stopped, second = (OutputRecord("", lambda each: each.name) for _ in range(2))
+    assert stopped.reopen_all() is False
+    stopped.claim(new)
+    assert second.reopen_all() is True  # so it does not say that the first one is over
+    second.claim(new)
+    later = OutputRecord("", lambda each: each.name)
+    assert (later.is_due(old), later.is_due(new), *later.owners) == (True, False, "x", "y")
+    later.claim(old)
+    assert not later.is_due(old)
+    again = OutputRecord("", lambda each: each.name)
+    assert (again.is_due(old), again.is_due(new)) == (False, False)
+    again.reopen_all()
+    again.close_all()
+    assert not OutputRecord("", lambda each: each.name).is_due(old)
 
 
 @pytest.mark.parametrize("more", [(), ("-o", "drawn")])

@@ -114,3 +114,26 @@ class Replaced(Record):
             self._videos[item.output] = item.source_name
         else:
             self._naming.claim(item.output, item.source_name, is_written=self._reopens)
+
+
+class ReopenedAll(Sink):
+    """A line, before the first file is replaced, that files of any name may be; one at the end.
+
+    Names on stdin are not known in advance.
+    """
+
+    def __init__(self, naming: OutputNames) -> None:
+        self._naming = naming
+        self._is_written = self._is_cut_short = False
+
+    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        if not self._is_written:
+            self._naming.reopen_all()
+            self._is_written = True
+
+    def cut_short(self) -> None:
+        self._is_cut_short = True
+
+    def finish(self) -> None:
+        if not self._is_cut_short:
+            self._naming.close_all()

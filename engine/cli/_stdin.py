@@ -7,7 +7,7 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, Queue
 from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
@@ -30,10 +30,10 @@ def redirected_file() -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) else None
 
 
-def names() -> Iterator[str]:
+def names(parse: Callable[[Iterable[str]], Iterable[str]] = parse_lines) -> Iterator[str]:
     """Yield each name as it arrives, in a line or as `find -print0` writes it.
 
-    An interrupt ends the wait.
+    `parse` finds the names in lines, which come without their ends. An interrupt ends the wait.
     """
     if sys.stdin is None:  # the process was started with a closed stdin
         raise InputError("-: expected names on standard input, which is closed")
@@ -49,10 +49,12 @@ def names() -> Iterator[str]:
     for number, handler in previous.items():
         if callable(handler) and current_thread() is main_thread():
             signal.signal(number, interrupt)
-    return _names(sys.stdin.fileno(), interrupted)
+    return _names(sys.stdin.fileno(), interrupted, parse)
 
 
-def _names(descriptor: int, interrupted: Event) -> Iterator[str]:
+def _names(
+    descriptor: int, interrupted: Event, parse: Callable[[Iterable[str]], Iterable[str]]
+) -> Iterator[str]:
     chunks: Queue[bytes | OSError] = Queue(_MAX_CHUNKS)
 
     def read() -> None:
@@ -81,7 +83,7 @@ def _names(descriptor: int, interrupted: Event) -> Iterator[str]:
         is_first = False
         *ended, rest = (rest + chunk).split(end)
         given = map(os.fsdecode, ended if chunk else [*ended, rest])
-        yield from filter(None, given) if end == b"\0" else parse_lines(given)
+        yield from filter(None, given) if end == b"\0" else parse(given)
         if not chunk:
             return
 

@@ -47,12 +47,11 @@ def pictures(picture: str | None) -> Iterator[str]:
     if picture is not None:
         yield picture
         return
-    lines = _stdin.lines()
+    names = _stdin.names(lambda lines: (each.rstrip("\r") for each in lines))
     print("Enter Image Path: ", end="", flush=True)
-    for line in lines:
-        if name := line.rstrip("\r\n"):
-            yield name
-            print("Enter Image Path: ", end="", flush=True)
+    for name in filter(None, names):
+        yield name
+        print("Enter Image Path: ", end="", flush=True)
 
 
 def read_by(model: Files, names: object = None, *keys: str) -> list[str | None]:

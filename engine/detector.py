@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path, PurePath
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast, overload
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from engine.sources.card_decoder import CardDecoder
 from engine.sources.pictures import is_endless, is_file, is_single, name_of, pictures_of
 from engine.sources.reader import FrameSelection
 from engine.sources.remote_picture import RemotePicture
+from engine.sources.unchanging import unchanging
 from engine.vision import class_tree
 from engine.vision.boxes import Kind, Suppression
 from engine.vision.classes import chosen_classes
@@ -103,6 +105,7 @@ class Detector:
             jpeg_decoder=jpeg_decoder,
         )
         self._check_tiles(settings)
+        self._pinned: WeakValueDictionary[int, Array] = WeakValueDictionary()  # by id()
         self._latest: tuple[tuple[object, ...], Settings] = (settings, *[None] * 5), settings
         self._layers: Program | None = None  # keeps every layer; compiled on first use
         self._lock = fork_safety.lock()
@@ -325,7 +328,13 @@ class Detector:
         """
         check_frames(frames)
         self._program.pin(frames)
+        self._pinned[id(frames)] = frames
         return frames
+
+    def _is_pinned(self, array: Array) -> bool:
+        """Tell whether an array is a part of one of pin(), which the caller keeps unchanged."""
+        owner = array if array.base is None else array.base
+        return self._pinned.get(id(owner)) is owner
 
     @overload
     def stream(
@@ -409,14 +418,15 @@ class Detector:
         On Linux, with at least four `workers`, on a GPU two, processes decode files and bytes once
         a hundred have been read, one for each worker and on a GPU three more. They end with the
         detector, or after a minute without pictures.
+        Arrays and Pillow images of a generator are copied, so that it may fill one buffer again and
+        again; those of a list, and rows of pin(), are taken as they are.
         If `sources` has a method `stop`, it is called when the stream is closed, so that an
         iteration which waits for a picture can end.
         A picture that cannot be read raises its ImageError; with on_error="yield" the error takes
         the place of the result, with "skip" nothing does. An ImageError among the sources counts
         as such a picture. Results hold their picture only with `keep_pictures`.
         """
-        if isinstance(sources, (bytes, bytearray, memoryview)):
-            raise InputError("sources: expected several pictures, got bytes. Put them in a list")
+        _refuse_one(sources)
         if name_of(sources) is not None:
             sources = [sources]
         if not hasattr(sources, "__getitem__"):  # enough for Python to iterate
@@ -426,6 +436,7 @@ class Detector:
             hint = suggest(on_error, ON_ERROR)
             raise InputError(f"on_error: expected {', '.join(ON_ERROR)}, got {on_error!r}.{hint}")
         self._refuse_without_pictures()
+        sources = unchanging(given := sources, self._is_pinned)
         keep: Keep = "always" if keep_pictures else "never"
         settings = self._settings(
             threshold, nms, classes, max_detections, read, tiles=tiles, overlap=overlap
@@ -435,7 +446,7 @@ class Detector:
 
         def stop() -> None:
             stopped.set()
-            if callable(own := getattr(sources, "stop", None)):
+            if callable(own := getattr(given, "stop", None)):
                 own()
 
         if expand:
@@ -651,6 +662,20 @@ class Detector:
         if self._ranges is not None:
             plan = quantise(plan, self._ranges)
         return self._device.compile(plan, batch=self.settings.batch, precision=self._precision)
+
+
+def _refuse_one(sources: object) -> None:
+    """Raise if `sources` of stream() is one picture, whose bytes, lines or rows are no pictures."""
+    what = ""
+    if isinstance(sources, (bytes, bytearray, memoryview)):
+        what = "bytes"
+    elif hasattr(sources, "read"):
+        what = "a file"
+    elif isinstance(sources, np.ndarray) and sources.dtype.kind not in "OUS":
+        is_one = sources.ndim < 3 or (sources.ndim == 3 and sources.shape[2] in (1, 3, 4))
+        what = f"one array of shape {sources.shape}" if is_one else ""
+    if what:
+        raise InputError(f"sources: expected several pictures, got {what}. Put it in a list")
 
 
 def _refuse_endless(name: str) -> None:

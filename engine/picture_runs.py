@@ -465,6 +465,16 @@ def submitting_threads(program: Program, workers: int, *, reads_ahead: bool) -> 
 
 
 def _chunks(sources: Iterable[Wanted], size: int) -> Iterator[list[Wanted]]:
+    """Yield the sources in lists; if their iterator fails, yield those that came before."""
     remaining = iter(sources)
-    while chunk := list(islice(remaining, size)):
+    while True:
+        chunk: list[Wanted] = []
+        try:
+            chunk.extend(islice(remaining, size))
+        except Exception:
+            if chunk:
+                yield chunk
+            raise
+        if not chunk:
+            return
         yield chunk

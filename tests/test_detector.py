@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageSequence
 
 import engine
 from engine.errors import ConfigError, EngineError, ImageError, InputError, WeightsError
@@ -171,6 +171,77 @@ def test_a_classifier_names_its_best_classes(tiny_classifier):
 def test_a_stream_keeps_the_order(detector, files):
     streamed = [values(result) for result in detector.stream(iter(files))]
     assert streamed == [values(result) for result in detector(files)]
+
+
+def frames_of_one_buffer(pictures):
+    buffer = np.empty_like(pictures[0])
+    for each in pictures:
+        buffer[:] = each
+        yield buffer
+
+
+def frames_of_one_image(pictures):
+    image = Image.new("RGB", pictures[0].shape[1::-1])
+    for each in pictures:
+        image.paste(Image.fromarray(each))
+        yield image
+
+
+def frames_of_one_file(pictures):
+    first, *others = map(Image.fromarray, pictures)
+    file = io.BytesIO()
+    first.save(file, "TIFF", save_all=True, append_images=others)
+    yield from ImageSequence.Iterator(Image.open(file))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("frames", [frames_of_one_buffer, frames_of_one_image, frames_of_one_file])
+def test_a_generator_may_use_one_buffer_for_all_pictures(detector, frames, workers):
+    pictures = [picture(number) for number in range(7)]
+    streamed = detector.stream(frames(pictures), workers=workers)
+    assert [values(each) for each in streamed] == [values(detector(each)) for each in pictures]
+
+
+def test_a_copied_image_keeps_its_name_and_orientation(detector, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(picture(0)).save(tmp_path / "x.tif", exif=exif)
+    image = Image.open(tmp_path / "x.tif")
+    image.load()
+    expected = detector(tmp_path / "x.tif")
+    (found,) = detector.stream(iter([image]))
+    assert (found.size, values(found)) == ((40, 50), values(expected))
+    assert found.path == str(tmp_path / "x.tif")
+
+
+def test_rows_of_pin_and_pictures_of_a_list_are_not_copied(detector):
+    rows = detector.pin(np.stack([picture(0), picture(1)]))
+    for given in (iter(rows), list(rows)):
+        streamed = detector.stream(given, keep_pictures=True)
+        assert all(np.shares_memory(each.picture.pixels, rows) for each in streamed)
+
+
+@pytest.mark.parametrize("good", [1, 2, 3])
+def test_pictures_before_an_error_of_the_generator_get_their_results(detector, good):
+    def sources():
+        yield from map(picture, range(good))
+        raise ValueError("the camera is gone")
+
+    stream = detector.stream(sources())
+    found = [values(next(stream)) for _ in range(good)]
+    assert found == [values(detector(picture(number))) for number in range(good)]
+    with pytest.raises(ValueError, match="the camera is gone"):
+        next(stream)
+
+
+def test_paths_of_numpy_are_paths(detector, files):
+    paths = np.array([str(each) for each in files])
+    expected = [values(each) for each in detector(files)]
+    assert [values(each) for each in detector(list(paths))] == expected
+    assert [values(each) for each in detector.stream(paths)] == expected
+    assert [values(detector(each)) for each in paths] == expected
+    assert type(detector(paths[0]).path) is str
+    assert len(detector(np.str_(files[0].parent))) == len(files)
 
 
 def test_a_stream_reads_no_further_than_one_batch_ahead(detector):

@@ -1,6 +1,8 @@
 """Options of load() and stream() for boxes, threads and pictures."""
 
+import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -103,9 +105,19 @@ def test_error_among_the_sources_takes_the_place_of_a_picture(load, picture):
     assert len(outcomes) == 3
 
 
-def test_stream_refuses_bytes(load):
-    with pytest.raises(InputError, match=r"got bytes\. Put them in a list"):
-        load(device="cpu").stream(b"JFIF")
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        (b"JFIF", "bytes"),
+        (io.BytesIO(b"JFIF"), "a file"),
+        (np.zeros((20, 30, 3), np.uint8), "one array of shape (20, 30, 3)"),
+        (np.zeros((20, 30), np.uint8), "one array of shape (20, 30)"),
+    ],
+)
+def test_stream_refuses_one_picture(load, source, what):
+    message = f"sources: expected several pictures, got {what}. Put it in a list"
+    with pytest.raises(InputError, match=re.escape(message)):
+        load(device="cpu").stream(source)
 
 
 # ---------------------------------------------------------------- names of several pictures

@@ -127,9 +127,10 @@ def run(results: Iterable[object]) -> None:
 
 
 def stream_rate(detector: engine.Detector, given: Sequence[Array], count: int) -> float:
-    run(detector.stream(islice(cycle(given), BATCH * 8)))
+    pictures = list(islice(cycle(given), count))  # those of an iterator would be copied
+    run(detector.stream(pictures[: BATCH * 8]))
     start = time.perf_counter()
-    run(detector.stream(islice(cycle(given), count)))
+    run(detector.stream(pictures))
     return count / (time.perf_counter() - start)
 
 

@@ -23,7 +23,7 @@ _LIST = ".txt"
 def name_of(source: object) -> str | None:
     """Return a source that is a name as text: a path, a URL or the number of a camera."""
     if isinstance(source, str):
-        return source
+        return str.__str__(source)  # of a subclass, such as numpy.str_, too
     if isinstance(source, os.PathLike):
         return os.fsdecode(source)
     if isinstance(source, Integral) and not isinstance(source, bool):

@@ -182,7 +182,7 @@ class Encoded:
 
 def encoded_of(source: Source) -> Encoded | None:
     """Return what a path, bytes or a file holds, or None for what is decoded already."""
-    if source is None or isinstance(source, Picture) or _is_array(source) or _is_image(source):
+    if source is None or isinstance(source, Picture) or _is_array(source) or is_image(source):
         return None
     content = _content_at_once(source)
     if content is not None:
@@ -228,7 +228,7 @@ def read(
     try:
         if _is_array(source):
             picture = Picture(_read_array(source, name, bgr=bgr, max_pixels=most), path)
-        elif _is_image(source):
+        elif is_image(source):
             picture = _from_loaded(*load(source, name, max_pixels=most), name, orient=orient)
         else:
             decode_encoded = decoder or _read_encoded_here
@@ -339,7 +339,7 @@ def _dpi_of(image: Image.Image) -> tuple[float, float] | None:
     return (horizontal, vertical) if is_valid else None
 
 
-def _is_image(source: object) -> TypeGuard[Image.Image]:
+def is_image(source: object) -> TypeGuard[Image.Image]:
     """Detect Pillow images without importing Pillow: none exist before it is imported."""
     return isinstance(source, getattr(sys.modules.get("PIL.Image"), "Image", ()))
 
@@ -347,7 +347,8 @@ def _is_image(source: object) -> TypeGuard[Image.Image]:
 def _is_array(source: object) -> bool:
     if isinstance(source, np.ndarray):
         return True
-    return hasattr(source, "__array__") and not _is_image(source)
+    # numpy.str_ is a path: a str with the attributes of an array
+    return hasattr(source, "__array__") and not (is_image(source) or isinstance(source, str))
 
 
 def _as_array(source: object, name: str) -> Array:
@@ -361,9 +362,11 @@ def path_of(source: object) -> str | None:
     """Return the path of a picture, as its result shows it."""
     if isinstance(source, np.ndarray):
         return None
-    if _is_image(source):
+    if isinstance(source, str):
+        return str.__str__(source) or None  # of a subclass, such as numpy.str_, too
+    if is_image(source):
         named = getattr(source, "filename", None)
-    elif isinstance(source, (str, os.PathLike)):
+    elif isinstance(source, os.PathLike):
         named = os.fspath(source)
     else:
         named = getattr(source, "name", None)  # of a file: its path, or its descriptor

@@ -152,7 +152,7 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
     """Create the sinks; each raises an error now if it cannot write its output."""
     from engine.cli import _model, _output_files, _sources
     from engine.cli._sinks.kept import Kept
-    from engine.cli._sinks.record import Record, ReopenedAll, Replaced
+    from engine.cli._sinks.record import Record, Reopened, ReopenedAll, Replaced
     from engine.cli._sinks.table import Table
 
     _check_combination(arguments)
@@ -184,11 +184,13 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
     if reserved.has_stdin and existing == "replace":
         made.insert(0, Kept(reserved))
     if feed.naming and feed.naming.has_folders:
-        if reserved.has_stdin and existing == "replace":
-            made.insert(0, ReopenedAll(feed.naming))
         # Names are recorded before files appear, and after files that replace others.
         if existing != "replace":
             made.insert(0, Record(feed.naming, feed.found, at_once=arguments.at_once))
+        elif reserved.has_stdin:
+            made.insert(0, ReopenedAll(feed.naming))
+        else:
+            made.insert(0, Reopened(feed.naming, feed.found))
         if existing != "refuse":
             reopens = existing == "replace"
             made.append(

@@ -79,18 +79,21 @@ def run_all(
         done = f"{count} picture{'s' * (count != 1)} done"
         before = f", {earlier} done before" if earlier else ""
         where = f"; results of these are in {', '.join(written_to)}" if written_to else ""
+        if written_to and not outputs.have_begun:
+            where = ", so no output is written and none is replaced"
         progress.print_stderr(f"interrupted: {done}{before}{where}")
 
     progress.start(feed.total)
-    with (
-        Interrupts() as interrupts,
-        _started(sinks, about, detector.labels, progress, interrupts, report_interrupt),
-        closing(stream) as outcomes,
-    ):
+    interrupts = Interrupts()
+    outputs = _Outputs(sinks, about, detector.labels, progress, interrupts)
+    with interrupts, outputs.complete(report_interrupt), closing(stream) as outcomes:
+        if resume:  # which pictures the outputs lack is asked while the first ones run
+            outputs.begin()
         first = start = time.perf_counter()
         for outcome in outcomes:
             item, wanted = waiting.popleft()
             milliseconds = (time.perf_counter() - start) * 1e3
+            outputs.begin()
             with interrupts.deferred():
                 count += item.is_picture
                 if isinstance(outcome, ImageError):
@@ -119,6 +122,7 @@ def run_all(
         seconds = time.perf_counter() - first
         if written_to and not (resume or count > failures):
             require_result(feed)
+        outputs.begin()
     if failures:
         progress.print_stderr(f"{failures} of {count} pictures could not be read")
     if failed_sources:
@@ -153,44 +157,62 @@ class _Stoppable:
         return self._pictures
 
 
-@contextmanager
-def _started(
-    sinks: Sequence[Sink],
-    about: dict[str, Any],
-    labels: Sequence[str],
-    progress: Progress,
-    interrupts: Interrupts,
-    report_interrupt: Callable[[], None] = lambda: None,
-) -> Iterator[None]:
-    """Start the sinks; complete them after the run or an interrupt, discard them after an error.
+class _Outputs:
+    """The sinks of a run, of which none changes a file before the first picture is done."""
 
-    `report_interrupt` is called when they are complete after an interrupt.
-    """
-    started: list[Sink] = []
-    try:
-        for sink in sinks:  # all of them before one changes a file: a refused run changes none
-            sink.lock()
-        for sink in sinks:
-            sink.begin(about, labels)
-            started.append(sink)
+    def __init__(
+        self,
+        sinks: Sequence[Sink],
+        about: dict[str, Any],
+        labels: Sequence[str],
+        progress: Progress,
+        interrupts: Interrupts,
+    ) -> None:
+        self._sinks = sinks
+        self._about = about
+        self._labels = labels
+        self._progress = progress
+        self._interrupts = interrupts
+        self._started: list[Sink] = []
+        self.have_begun = False
+
+    def begin(self) -> None:
+        """Start the sinks, once."""
+        if self.have_begun:
+            return
+        self.have_begun = True
+        with self._interrupts.deferred():
+            for sink in self._sinks:
+                sink.begin(self._about, self._labels)
+                self._started.append(sink)
+
+    @contextmanager
+    def complete(self, report_interrupt: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Complete the sinks after the run or an interrupt, discard them after an error.
+
+        `report_interrupt` is called when they are complete after an interrupt.
+        """
         try:
-            yield
-        except KeyboardInterrupt:  # the usual way to stop a camera
+            for sink in self._sinks:  # all before one changes a file: a refused run changes none
+                sink.lock()
             try:
-                with interrupts.deferred():
-                    _cut_short(started)
-                _finish(started, progress, interrupts)
-            except EngineError as error:  # the interrupt stays the reason for the end
-                progress.print_stderr(f"Error: {error}")
-            report_interrupt()
+                yield
+            except KeyboardInterrupt:  # the usual way to stop a camera
+                try:
+                    with self._interrupts.deferred():
+                        _cut_short(self._started)
+                    _finish(self._started, self._progress, self._interrupts)
+                except EngineError as error:  # the interrupt stays the reason for the end
+                    self._progress.print_stderr(f"Error: {error}")
+                report_interrupt()
+                raise
+            _finish(self._started, self._progress, self._interrupts)
+        except BaseException:
+            for sink in self._sinks:
+                sink.discard()
             raise
-        _finish(started, progress, interrupts)
-    except BaseException:
-        for sink in sinks:
-            sink.discard()
-        raise
-    finally:
-        progress.stop()
+        finally:
+            self._progress.stop()
 
 
 def _cut_short(sinks: Sequence[Sink]) -> None:

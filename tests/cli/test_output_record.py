@@ -10,6 +10,7 @@ import zlib
 import pytest
 
 from engine import cli
+from engine.cli._sinks.json_documents import JsonLines
 from engine.errors import InputError
 from engine.outputs.record import FILE, OutputRecord, Owned
 from engine.outputs.written_labels import WrittenLabels
@@ -243,6 +244,37 @@ def test_a_run_that_overwrites_and_stops_is_completed_by_resume(
     before = {path: path.stat().st_mtime_ns for path in here.glob("*/*/*.*")}
     assert detect(*run, *wanted, "--resume")[0] == 0  # all of them are done
     assert {path: path.stat().st_mtime_ns for path in here.glob("*/*/*.*")} == before
+
+
+@pytest.mark.parametrize("by_stdin", [False, True])
+def test_a_run_that_dies_as_it_empties_its_rows_is_completed_by_resume(
+    here, detect, by_stdin, monkeypatch
+):
+    names = add(here, "a/x.jpg", "b/x.jpg")
+    run = ("pics", "--recursive", "-o", "out", "--save-txt", "texts", "--jsonl", "a.jsonl")
+    if by_stdin:
+        run = ("-", *run[2:])
+        (here / "names").write_text("\n".join(names))
+        monkeypatch.setattr("sys.stdin", Rewound(here / "names"))
+    wanted = ("--threshold", "0.01")
+    assert detect(*run, *wanted)[0] == 0
+    expected = files_below(here / "out") | files_below(here / "texts")
+    assert detect(*run, "--threshold", "0.9", "--overwrite")[0] == 0
+    assert files_below(here / "out") | files_below(here / "texts") != expected
+
+    def die(self, about, labels):
+        self._out.open()
+        os._exit(9)
+
+    child = os.fork()
+    if not child:
+        monkeypatch.setattr(JsonLines, "begin", die)
+        detect(*run, *wanted, "--overwrite")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert not (here / "a.jsonl").read_text()
+    assert detect(*run, *wanted, "--resume")[0] == 0
+    assert files_below(here / "out") | files_below(here / "texts") == expected
 
 
 def test_names_on_stdin_leave_others_done_if_the_run_ends(here, detect, monkeypatch):

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from itertools import chain, groupby
+from pathlib import Path
 
 import pytest
 
@@ -97,6 +98,42 @@ def test_a_killed_run_is_completed_exactly(command, detect, folder):
     outputs = "drawn, a.jsonl, a.csv, labels, crops"
     assert again.err == f"nothing left to do, {COUNT} done before: {outputs}\n"
     assert contents(folder) == expected
+
+
+def open_files(process):
+    """Return the names of the files that a process has open."""
+    links = Path(f"/proc/{process}/fd")
+    if not links.parent.exists():
+        pytest.skip("without /proc nobody tells which files a process has open")
+    return {Path(os.path.realpath(each)).name for each in links.iterdir()}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_stopped_before_its_first_picture_changes_nothing(
+    command, detect, folder, number
+):
+    assert detect(*ALL, "--quiet").status == 0
+    before = contents(folder)
+    options = [*command[: command.index("pics")], "-", *ALL, "--quiet", "--overwrite"]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "engine", *options],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    limit = time.monotonic() + 60
+    while "a.jsonl" not in open_files(run.pid) and time.monotonic() < limit:
+        time.sleep(0.005)
+    time.sleep(0.5)  # it has locked its outputs, and waits for names
+    run.send_signal(number)
+    _, told = run.communicate(timeout=60)
+    if number != signal.SIGKILL:
+        what = "interrupted: 0 pictures done, so no output is written and none is replaced"
+        assert what in told.decode()
+    part_names.remove_abandoned.cache_clear()
+    assert detect(*ALL, "--resume").err.startswith("nothing left to do")
+    assert contents(folder) == before
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_run_that_one_output_refuses_changes_no_other(tmp_path, content):
     progress = Progress(is_wanted=False, as_line=False)
     with (
         pytest.raises(InputError, match=r"a\.jsonl: another run writes it"),
-        _run._started(sinks, {}, [], progress, Interrupts()),
+        _run._Outputs(sinks, {}, [], progress, Interrupts()).complete(),
     ):
         pass
     first.keep()

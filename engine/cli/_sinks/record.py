@@ -90,16 +90,10 @@ class Replaced(Record):
     ) -> None:
         super().__init__(naming, known, at_once=at_once)
         self._reopens = reopens
-        self._reopened = known if reopens else ()
         self._videos: dict[str, str] = {}  # sources, by names; their files are complete at the end
 
     def lacks(self, item: Item) -> None:
         """Leave the answer to the other outputs."""
-
-    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
-        if self._reopened:
-            self._naming.reopen(self._reopened)
-        super().begin(about, labels)
 
     def finish(self) -> None:
         for name, source in self._videos.items():
@@ -116,24 +110,40 @@ class Replaced(Record):
             self._naming.claim(item.output, item.source_name, is_written=self._reopens)
 
 
+class Reopened(Sink):
+    """Lines, before any file changes, that the outputs of pictures are yet to be replaced."""
+
+    def __init__(self, naming: OutputNames, known: Sequence[NamedMedia]) -> None:
+        self._naming = naming
+        self._known = known
+
+    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
+        self._naming.reopen(self._known)
+
+
 class ReopenedAll(Sink):
-    """A line, before the first file is replaced, that files of any name may be; one at the end.
+    """A line, before any file changes, that those of all names may be replaced; one at the end.
 
     Names on stdin are not known in advance.
     """
 
     def __init__(self, naming: OutputNames) -> None:
         self._naming = naming
-        self._is_written = self._is_cut_short = False
+        self._has_results = self._is_cut_short = False
+
+    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
+        self._naming.reopen_all()
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        if not self._is_written:
-            self._naming.reopen_all()
-            self._is_written = True
+        self._has_results = True
 
     def cut_short(self) -> None:
         self._is_cut_short = True
 
     def finish(self) -> None:
         if not self._is_cut_short:
+            self._naming.close_all()
+
+    def discard(self) -> None:
+        if not (self._has_results or self._is_cut_short):  # what was replaced is put back
             self._naming.close_all()

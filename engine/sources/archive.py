@@ -12,7 +12,7 @@ from engine.errors import ImageError
 from engine.files.naming import shown
 from engine.sources.left_out import LeftOut
 from engine.vision import picture_limits
-from engine.vision.extensions import is_picture
+from engine.vision.extensions import VIDEO_EXTENSIONS, is_picture
 
 SUFFIX = ".tar"
 ERRORS = (tarfile.TarError, OSError)  # of a damaged archive
@@ -125,8 +125,8 @@ def _members(archive: Any, left_out: LeftOut) -> Iterator[tarfile.TarInfo]:
             continue
         elif is_picture(name):
             yield info
-        else:
-            left_out.add(name)
+        elif not left_out.add(name):
+            left_out.videos += PurePosixPath(name).suffix.lower() in VIDEO_EXTENSIONS
     _check_end(archive, left_out)
 
 

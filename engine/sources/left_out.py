@@ -18,6 +18,7 @@ class LeftOut:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self.links = 0  # to pictures, in an archive
+        self.videos = 0  # in an archive
         self.has_end = True  # of an archive
         self.has_more = False  # after its end marker, such as a second archive
 
@@ -38,6 +39,9 @@ class LeftOut:
         if self.links:
             what = "%s: links to pictures are left out: %d. Pack files in place of them"
             _log.warning(what, shown(where), self.links)
+        if self.videos:
+            what = "%s: archive: videos are left out: %d. Unpack them to read their frames"
+            _log.warning(what, shown(where), self.videos)
         if not self._counts:
             return
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self._counts.items()))

@@ -9,26 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from engine.sources import archive
-
-VIDEO_EXTENSIONS = frozenset(
-    (
-        ".mp4",
-        ".m4v",
-        ".mov",
-        ".mkv",
-        ".webm",
-        ".avi",
-        ".mpg",
-        ".mpeg",
-        ".ts",
-        ".m2ts",
-        ".mts",
-        ".wmv",
-        ".flv",
-        ".3gp",
-        ".ogv",
-    )
-)
+from engine.vision.extensions import VIDEO_EXTENSIONS
 
 _PLAYLISTS = (".m3u8", ".mjpg", ".mjpeg", ".cgi")  # live streams that cameras serve over HTTP
 _FILE_SCHEME = "file://"

@@ -13,7 +13,7 @@ from engine.errors import EngineError, InputError
 from engine.files.atomic import NewFile
 from engine.files.naming import shown
 from engine.sources.item import Item
-from engine.sources.media import VIDEO_EXTENSIONS
+from engine.vision.extensions import VIDEO_EXTENSIONS
 from engine.vision.frame import Frame
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Extensions of picture files."""
+"""Extensions of files of pictures and videos."""
 
 from __future__ import annotations
 
@@ -23,6 +23,25 @@ PICTURE_EXTENSIONS = frozenset(
         ".pbm",
         ".pnm",
         ".mpo",
+    )
+)
+VIDEO_EXTENSIONS = frozenset(
+    (
+        ".mp4",
+        ".m4v",
+        ".mov",
+        ".mkv",
+        ".webm",
+        ".avi",
+        ".mpg",
+        ".mpeg",
+        ".ts",
+        ".m2ts",
+        ".mts",
+        ".wmv",
+        ".flv",
+        ".3gp",
+        ".ogv",
     )
 )
 

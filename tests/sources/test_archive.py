@@ -54,6 +54,18 @@ def test_links_to_pictures_are_counted(tmp_path, caplog):
     )
 
 
+def test_videos_are_counted(tmp_path, caplog):
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as made:
+        for name in ("1.jpg", "2.mp4", "in/3.MKV", "4.txt"):
+            made.addfile(tarfile.TarInfo(name))
+    found = read_items([media_of(str(path))], FrameSelection())
+    assert [item.member for item in found] == ["1.jpg"]
+    (record,) = caplog.records
+    what = "archive: videos are left out: 2. Unpack them to read their frames"
+    assert record.getMessage() == f"{path}: {what}"
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

@@ -25,9 +25,10 @@ from engine.outputs.record import (
     warn_of_other_classes,
 )
 from engine.sources.item import Item
-from engine.sources.media import VIDEO_EXTENSIONS, MediaKind
+from engine.sources.media import MediaKind
 from engine.sources.video_writer import extension_for
 from engine.vision.encode import encode, format_of
+from engine.vision.extensions import VIDEO_EXTENSIONS
 
 if TYPE_CHECKING:
     from engine.sources.video_writer import VideoWriter

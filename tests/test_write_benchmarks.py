@@ -80,7 +80,7 @@ def test_missing_measurements_are_reported():
 
 
 def test_the_history_has_the_form_of_a_run_in_each_document():
-    path = Path(write_benchmarks.ROOT / "tools/results/nvidia-h200-history.json")
+    path = Path(write_benchmarks.ROOT / "tools/results/history.json")
     for each in json.loads(path.read_text(encoding="utf-8")):
         assert set(each) >= set(document()), each["commit"]
         assert write_benchmarks.card_page(each, "a.json")

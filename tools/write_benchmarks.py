@@ -1,6 +1,6 @@
 """Write the pages of figures from the rows that were measured.
 
-    python -m tools.write_benchmarks tools/results/nvidia-h100.json
+    python -m tools.write_benchmarks tools/results/nvidia-h200.json
     python -m tools.write_benchmarks tools/results/amd-epyc.json
 
 The rows of a card, as tools/bench_cuda.py writes them, become docs/benchmarks.md and

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.arrays import Array
+
+_ATTRIBUTES = ("xyxy", "xyxyn", "xywh", "xywhn", "conf", "cls")  # of BoxArray
 
 
 class Values(np.ndarray[Any, np.dtype[Any]]):
@@ -44,7 +46,7 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
         return self._as(np.float32)
 
     def _as(self, dtype: Any) -> Values:
-        return np.array(self, dtype).view(Values)  # plain: the copy of boxes is numbers
+        return np.array(self, dtype).view(Values)
 
     def __int__(self) -> builtins.int:
         return int(self.item())
@@ -71,8 +73,9 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
 class BoxArray(Values):
     """The edges of boxes in pixels: left, top, right, bottom, as (n, 4) float32.
 
-    Its attributes are the same boxes in other forms, their scores and their classes. A row, or a
-    selection of rows, has them too.
+    Its attributes are the same boxes in other forms, their scores and their classes. A row, a
+    selection of rows and a copy have them too. Another array that NumPy makes of it, such as a
+    transposed one, has none: its rows may be other boxes, or no boxes.
     """
 
     _size: tuple[int, int]
@@ -96,9 +99,23 @@ class BoxArray(Values):
         return array
 
     @property
+    def _is_whole(self) -> bool:
+        """Tell whether the rows are boxes of which the attributes are known."""
+        return "_scores" in self.__dict__
+
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Name the attribute that was asked for, not the one that it is made of."""
+            if name in _ATTRIBUTES:
+                known = "result.boxes, its rows and its copies have it"
+                raise AttributeError(f"{name}: is not known of an array made of boxes: {known}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
     def xyxy(self) -> Values:
         """Return (n, 4): left, top, right, bottom in pixels."""
-        return np.asarray(self).reshape(-1, 4).view(Values)
+        return np.asarray(self).reshape(self._xywhn.shape).view(Values)
 
     @property
     def xyxyn(self) -> Values:
@@ -132,9 +149,9 @@ class BoxArray(Values):
 
     def __getitem__(self, which: Any) -> Any:
         part = super().__getitem__(which)
-        is_row = isinstance(which, (int, np.integer))
+        is_row = isinstance(which, (int, np.integer)) and not isinstance(which, bool)
         is_rows = isinstance(which, slice) or (not isinstance(which, tuple) and np.ndim(which) == 1)
-        if self.ndim != 2 or not (is_row or is_rows):  # no longer whole boxes
+        if not self._is_whole or self.ndim != 2 or not (is_row or is_rows):
             return np.asarray(part)[()]
         rows: slice | Array | Sequence[int] = [int(which)] if is_row else which
         return BoxArray.of(
@@ -144,3 +161,48 @@ class BoxArray(Values):
             scores=self._scores[rows],
             class_ids=self._class_ids[rows],
         )
+
+    # ------------------------------------------------------------ copies
+
+    def copy(self, order: Any = "C") -> BoxArray:
+        return self._with_attributes(super().copy(order))
+
+    def astype(self, *options: Any, **named: Any) -> Any:
+        made = super().astype(*options, **named)
+        return self._with_attributes(made) if isinstance(made, BoxArray) else made
+
+    def _as(self, dtype: Any) -> Values:
+        return self.copy().astype(dtype, copy=False)  # type: ignore[no-any-return]
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object) -> BoxArray:
+        return self.copy()
+
+    def _with_attributes(self, made: BoxArray) -> BoxArray:
+        if not self._is_whole or made is self:
+            return made
+        columns = (self._xywhn, self._scores, self._class_ids)
+        return _boxes(made, self._size, *(each.copy() for each in columns))
+
+    def __reduce__(self) -> Any:
+        if not self._is_whole:
+            return super().__reduce__()
+        columns = (self._xywhn, self._scores, self._class_ids)
+        return _boxes, (np.asarray(self), self._size, *columns)
+
+    def sort(self, *options: Any, **named: Any) -> None:
+        """Sort in place, for np.sort() a copy, whose columns are then those of several boxes."""
+        super().sort(*options, **named)
+        self.__dict__.clear()
+
+    def partition(self, *options: Any, **named: Any) -> None:
+        super().partition(*options, **named)
+        self.__dict__.clear()
+
+
+def _boxes(
+    edges: Array, size: tuple[int, int], xywhn: Array, scores: Array, class_ids: Array
+) -> BoxArray:
+    """Call BoxArray.of() with positional arguments, as pickle does."""
+    return BoxArray.of(edges, size=size, xywhn=xywhn, scores=scores, class_ids=class_ids)

@@ -1,5 +1,6 @@
 """Result.boxes is an array of edges with the attributes of other libraries."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -68,10 +69,82 @@ def test_methods_of_tensors():
         int(BOXES.cls)
 
 
-def test_it_pickles_as_a_plain_array():
-    again = pickle.loads(pickle.dumps(BOXES))
-    assert type(again) is np.ndarray
-    np.testing.assert_array_equal(again, BOXES)
+ATTRIBUTES = ("xyxy", "xyxyn", "xywh", "xywhn", "conf", "cls")
+COPIES = {
+    "copy": lambda boxes: boxes.copy(),
+    "module": copy.copy,
+    "deep": copy.deepcopy,
+    "clone": lambda boxes: boxes.clone(),
+    "float64": lambda boxes: boxes.astype(np.float64),
+    "same": lambda boxes: boxes.astype(np.float32, copy=False),
+} | {
+    f"pickle {protocol}": lambda boxes, protocol=protocol: pickle.loads(
+        pickle.dumps(boxes, protocol)
+    )
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+}
+
+
+@pytest.mark.parametrize("boxes", [BOXES, BOXES[::-1], BOXES[0], BOXES[:0]], ids=str)
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+def test_copies_keep_the_attributes(boxes, copied):
+    again = copied(copied(boxes))
+    assert type(again) is BoxArray
+    np.testing.assert_array_equal(again, boxes)
+    for name in ATTRIBUTES:
+        np.testing.assert_array_equal(getattr(again, name), getattr(boxes, name))
+    if boxes.ndim == 2:
+        np.testing.assert_array_equal(again[::-1].conf, boxes.conf[::-1])
+
+
+def test_copies_are_independent():
+    for copied in (BOXES.copy(), copy.deepcopy(BOXES), BOXES.clone()):
+        copied.conf[:] = copied.cls[:] = copied[:] = 77
+    assert not (BOXES.conf == 77).any()
+    assert not (BOXES.cls == 77).any()
+    assert not (np.asarray(BOXES) == 77).any()
+
+
+def test_copies_of_whole_numbers_have_the_attributes():
+    for whole in (BOXES.astype(int), BOXES.int(), BOXES.long()):
+        assert whole.xyxy.tolist() == whole.tolist() == np.asarray(BOXES).astype(int).tolist()
+        assert whole.cls.tolist() == RESULT.class_ids.tolist()
+    assert type(BOXES.astype(int, subok=False)) is np.ndarray
+
+
+FOUR = RESULT[[0, 1, 2, 0]].boxes  # as many boxes as each has edges
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        FOUR.T,
+        FOUR.reshape(-1),
+        FOUR.reshape(-1, 2, 2),
+        FOUR.take([3, 1, 2, 0], axis=0),
+        FOUR.argsort(axis=0),
+        FOUR.sum(axis=0),
+        FOUR + 1,
+        FOUR[True],
+        np.sort(FOUR, axis=0),
+        np.partition(FOUR, 1, axis=0),
+        np.roll(FOUR, 1, axis=0),
+        FOUR.T.copy(),
+        pickle.loads(pickle.dumps(FOUR.T)),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_other_arrays_claim_no_attributes(made):
+    for name in ATTRIBUTES:
+        with pytest.raises(AttributeError, match=rf"\b{name}\b") as caught:
+            getattr(made, name)
+        assert "_" not in str(caught.value)
+    assert len(list(made)) == len(made)
+
+
+def test_columns_of_boxes_can_be_unpacked():
+    left, top, right, bottom = FOUR.T
+    np.testing.assert_array_equal(np.stack([left, top, right, bottom], axis=1), FOUR)
 
 
 def test_no_boxes():

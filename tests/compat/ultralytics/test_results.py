@@ -1,8 +1,10 @@
 """Results and Probs have the attributes and methods of ultralytics."""
 
+import copy
 import csv
 import io
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -51,6 +53,16 @@ def test_selection(result):
     assert len(chosen) == int((result.boxes.conf > 0.5).sum())
     with pytest.raises(IndexError):
         result[9999]
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda b: pickle.loads(pickle.dumps(b))]
+)
+def test_copies_of_boxes(result, copied):
+    again = copied(result.boxes)
+    for name in ("xyxy", "xywhn", "conf", "cls", "data"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(result.boxes, name))
+    assert again[:1].conf.cpu().tolist() == result.boxes[0].conf.tolist()
 
 
 def test_text(result):

@@ -18,7 +18,7 @@ from engine.errors import ImageError, InputError, suggest
 from engine.plan.shapes import Shape
 from engine.settings import Settings
 from engine.vision import image, resize, tiles
-from engine.vision.image import Decoder, Encoded, Picture, Source
+from engine.vision.image import Decoder, Encoded, Picture, Source, Stamp
 from engine.vision.plain_jpeg import PlainPicture
 from engine.vision.resize import Fit, Placement
 from engine.vision.tiles import Area
@@ -53,6 +53,7 @@ class Prepared(NamedTuple):
     placement: Placement
     milliseconds: float
     tiles: tuple[Area, ...] = ()
+    stamp: Stamp | None = None  # of the file
 
     @property
     def rows(self) -> int:
@@ -172,6 +173,7 @@ class Intake:
         placed: list[Placed] = []
         pictures: list[Prepared | ImageError] = []
         placements: dict[tuple[int, int], Placement] = {}
+        stamps = [image.stamp_of(each) for each in sources]
         timed: Iterable[tuple[Readable, float]] = zip(sources, repeat(0.0))
         if ahead is not None and not bgr:
             timed = ahead(
@@ -181,7 +183,7 @@ class Intake:
                 max_pixels=max_pixels,
                 lenient=self.lenient,
             )
-        for source, spent in timed:
+        for (source, spent), stamp in zip(timed, stamps, strict=True):
             start = time.perf_counter() - spent / 1e3
             if isinstance(source, ImageError):
                 pictures.append(source)
@@ -218,7 +220,7 @@ class Intake:
             if cut:
                 placed += self._tiles(picture, cut)
                 milliseconds = (time.perf_counter() - start) * 1e3
-                pictures.append(Prepared(picture, placement, milliseconds, cut))
+                pictures.append(Prepared(picture, placement, milliseconds, cut, stamp))
                 continue
             row = None
             if self.scales:
@@ -226,7 +228,7 @@ class Intake:
                 resize.scale_into(picture.pixels, placement, row, exact=self.exact)
             placed.append(Placed(there or picture.pixels, placement, self.exact, row))
             milliseconds = (time.perf_counter() - start) * 1e3
-            pictures.append(Prepared(picture, placement, milliseconds))
+            pictures.append(Prepared(picture, placement, milliseconds, (), stamp))
         return Batch(tuple(placed), tuple(pictures))
 
     def takes(self, source: object) -> TypeGuard[Array]:
@@ -263,7 +265,7 @@ class Intake:
         pictures = list(map(Picture.of, arrays))
         placement = self.placement_of(arrays[0])
         milliseconds = (time.perf_counter() - start) * 1e3 / len(arrays)
-        entries = zip(pictures, repeat(placement), repeat(milliseconds), repeat(()))
+        entries = zip(pictures, repeat(placement), repeat(milliseconds), repeat(()), repeat(None))
         placed = PlacedAlike(arrays, placement, exact=self.exact)
         return Batch(placed, tuple(map(_prepared, entries)))
 
@@ -281,5 +283,5 @@ def _without_frames(error: ImageError) -> ImageError:
 _placement = lru_cache(maxsize=64)(Placement)  # most arrays have the size of the ones before
 
 # The constructor of a NamedTuple is written in Python and would take half of the time here.
-_prepared: Callable[[tuple[Picture, Placement, float, tuple[Area, ...]]], Prepared]
+_prepared: Callable[[tuple[Picture, Placement, float, tuple[Area, ...], None]], Prepared]
 _prepared = partial(tuple.__new__, Prepared)

@@ -37,7 +37,7 @@ from engine.vision import class_tree
 from engine.vision.boxes import NO_BOXES, Boxes, Suppression
 from engine.vision.classification import Classification
 from engine.vision.code import Code
-from engine.vision.image import Picture
+from engine.vision.image import Picture, Stamp
 from engine.vision.result import Result
 from engine.vision.tiles import Area, merge
 
@@ -365,14 +365,20 @@ class PictureRuns:
                 timing=timing,
                 top_k=settings.top_k,
                 frame=picture.frame,
+                stamp=entry.stamp,
             )
         codes = None
         if settings.read:
             start = time.perf_counter()
             found, codes = self._read_codes(picture, found, settings)
             timing["read"] = (time.perf_counter() - start) * 1e3
-        tiles = entry.tiles
-        return self._result(picture, found, settings, timing, keep=keep, codes=codes, tiles=tiles)
+        return self._result(
+            *(picture, found, settings, timing),
+            keep=keep,
+            codes=codes,
+            tiles=entry.tiles,
+            stamp=entry.stamp,
+        )
 
     def _result(
         self,
@@ -384,6 +390,7 @@ class PictureRuns:
         keep: Keep,
         codes: Sequence[Code | None] | None = None,
         tiles: tuple[Area, ...] = (),
+        stamp: Stamp | None = None,
     ) -> Result:
         keeps = keep == "always" or (keep == "if needed" and not self._is_kept(picture))
         if keeps and isinstance(picture, FramePicture):
@@ -396,6 +403,7 @@ class PictureRuns:
             oriented=self._intake.orient,
             codes=codes,
             tiles=tiles,
+            stamp=stamp,
             keep_picture=keeps,
             is_untrusted=self._is_untrusted,
             sought=settings.classes,

@@ -12,6 +12,7 @@ from engine.arrays import Floats
 from engine.files.naming import name_and_size, shown
 from engine.vision import serialize
 from engine.vision.frame import Frame
+from engine.vision.image import Stamp
 
 
 class Ranked(NamedTuple):
@@ -40,6 +41,7 @@ class Classification:
     timing: Mapping[str, float] = field(default_factory=dict)  # milliseconds of each stage
     top_k: int = 5
     frame: Frame | None = None  # of the video `path`, if it is one
+    stamp: Stamp | None = field(default=None, repr=False)  # of the file `path`
 
     def top(self, count: int | None = None) -> list[Ranked]:
         """Return the best classes by falling score, then by class id."""

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -38,6 +38,17 @@ _HINTS = {
 }
 _STORE_HINT = " Only --ray reads from stores such as s3://."
 _FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange width and height
+
+
+class Stamp(NamedTuple):
+    """What another file, or another content of the same one, does not have alike."""
+
+    size: int
+    modified: int  # in nanoseconds
+    inode: int
+
+
+_NO_FILE = Stamp(-1, 0, 0)
 
 
 class ArrayLike(Protocol):
@@ -373,6 +384,31 @@ def path_of(source: object) -> str | None:
     if isinstance(named, bytes):
         return os.fsdecode(named)
     return named if isinstance(named, str) and named else None
+
+
+def stamp_of(source: Any) -> Stamp | None:
+    """Return the stamp of the file that a source is read from, or None if it has none.
+
+    It is taken before the file is read: one that changes in between counts as changed.
+    """
+    path = None if isinstance(source, (Picture, bytes)) else path_of(source)
+    if path is None:
+        return None
+    try:
+        about = os.fstat(source.fileno()) if hasattr(source, "read") else os.stat(path)  # noqa: PTH116
+    except (OSError, ValueError, AttributeError):
+        # A URL, a file in memory or a member of an archive: a file of its name is another one.
+        return _NO_FILE
+    return Stamp(about.st_size, about.st_mtime_ns, about.st_ino)
+
+
+def read_again(path: str, stamp: Stamp | None, *, orient: bool, lenient: bool = False) -> Picture:
+    """Read the picture of a result once more; refuse a file that is no longer the same."""
+    picture = read(path, orient=orient, lenient=lenient)
+    if stamp is not None and stamp_of(path) != stamp:  # after reading: it may change meanwhile
+        hint = "Keep the picture, or pass it"
+        raise ImageError(f"{picture.name}: has changed since it was read. {hint}")
+    return picture
 
 
 def _content(source: object, name: str) -> bytes:

@@ -30,7 +30,7 @@ from engine.vision.boxes import Boxes
 from engine.vision.classes import class_ids_of
 from engine.vision.code import Code
 from engine.vision.detection import Box, Detection
-from engine.vision.image import Picture, Source, read
+from engine.vision.image import Picture, Source, Stamp, read, read_again
 from engine.vision.overlay import Overlay
 from engine.vision.tables import Library, data_frame
 from engine.vision.tiles import Area
@@ -51,7 +51,7 @@ class Result:
 
     A result is small and picklable: it holds pixels only if the detector was asked to keep them,
     and pickles them only after hide(). plot(), save() and crops() use the picture passed to them,
-    else the kept one, else they read `path` again.
+    else the kept one, else they read `path` again; a file that has changed meanwhile is refused.
 
     Examples:
         >>> result = engine.load()("docs/parcel.jpg", classes=["qr"])
@@ -81,6 +81,7 @@ class Result:
     others: Result | None = field(default=None, repr=False)  # left out; hide() hides them, too
     sought: Collection[int] | None = field(default=None, repr=False)  # classes; None means all
     limit: int | None = field(default=None, repr=False)  # the most boxes that were returned
+    stamp: Stamp | None = field(default=None, repr=False)  # of the file `path` when it was read
 
     @classmethod
     def of(
@@ -97,6 +98,7 @@ class Result:
         is_untrusted: bool = False,
         sought: Collection[int] | None = None,
         limit: int | None = None,
+        stamp: Stamp | None = None,
     ) -> Result:
         """Return the result for the `boxes` of `picture`, which fill the columns on first use."""
         result = cls.__new__(cls)
@@ -117,6 +119,8 @@ class Result:
             attributes["sought"] = sought
         if limit is not None:
             attributes["limit"] = limit
+        if stamp is not None:
+            attributes["stamp"] = stamp
         attributes["_boxes"] = boxes
         if codes is not None:
             attributes["codes"] = codes
@@ -552,7 +556,10 @@ class Result:
             raise InputError("picture: of a frame was not kept. Use keep_pictures=True, or pass it")
         if self.is_untrusted and given is None and self.picture is None:
             raise InputError("picture: is untrusted and was not kept. Use keep_pictures=True")
-        picture = read(source, orient=self.oriented, lenient=True)  # as it was read before
+        if source is self.path and given is None:
+            picture = read_again(self.path, self.stamp, orient=self.oriented, lenient=True)
+        else:
+            picture = read(source, orient=self.oriented, lenient=True)
         if picture.size != self.size:
             expected, got = (f"{width} x {height}" for width, height in (self.size, picture.size))
             raise ImageError(

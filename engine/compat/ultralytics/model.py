@@ -61,6 +61,7 @@ _INSTEAD = {
 }
 _ONE = (str, Path, bytes, bytearray, memoryview, int, np.ndarray)  # sources that are no lists
 _STRIDE = 32  # to which ultralytics rounds sides
+_RGB = 3  # channels
 _MAX_DETECTIONS = 300  # ultralytics' default
 
 
@@ -156,12 +157,12 @@ class YOLO:
         show_labels, show_conf, show_boxes. Arrays are in BGR order.
         A picture that cannot be read is logged and left out; one that is given alone is an error.
         """
-        found = self._predict(source, _Options(**_known(options)))
+        found = self._predict(source, _Options(**_known(options)), keeps=not stream)
         return found if stream else list(found)
 
     __call__ = predict
 
-    def _predict(self, source: Any, options: _Options) -> Iterator[Results]:
+    def _predict(self, source: Any, options: _Options, *, keeps: bool) -> Iterator[Results]:
         if source is None:
             raise InputError("source: expected a picture, got None. Could imread() not read it?")
         is_one = isinstance(source, _ONE) or hasattr(source, "size") or hasattr(source, "read")
@@ -182,7 +183,8 @@ class YOLO:
                 if folder is not None:
                     stack.callback(folder.finish)
                 for result, item in _without_errors(pairs, is_one=is_one):
-                    made = _results_of(result, item, None if folder is None else folder.path)
+                    path = None if folder is None else folder.path
+                    made = _results_of(result, item, path, keeps=keeps)
                     if folder is not None:
                         folder.write(made, item)
                     if options.show:
@@ -392,11 +394,15 @@ def _without_errors(
         _log.warning("source: none of the pictures could be read, so there are no results")
 
 
-def _results_of(result: Any, item: Item, folder: Path | None) -> Results:
-    """Return the Results, which keep the pixels only of what cannot be read again."""
+def _results_of(result: Any, item: Item, folder: Path | None, *, keeps: bool) -> Results:
+    """Return the Results, in a stream with the pixels only of what cannot be read again.
+
+    The pixels for a network of grey pictures are not those of the file.
+    """
     picture = getattr(result, "picture", None)
     if picture is not None and result.path is not None and is_file(result.path):
-        return Results(replace(result, picture=None), None, folder)
+        kept = picture if keeps and picture.channels == _RGB else None
+        return Results(replace(result, picture=None), kept, folder)
     return Results(result, picture, folder, name=item.name)
 
 

@@ -21,7 +21,7 @@ from engine.vision.box_array import Values
 from engine.vision.classification import Classification, Ranked
 from engine.vision.colours import colour_of
 from engine.vision.encode import encode
-from engine.vision.image import Picture, read
+from engine.vision.image import Picture, read, read_again
 from engine.vision.result import Result
 from engine.vision.tables import Library, data_frame
 
@@ -107,7 +107,7 @@ class Results:
 
     @property
     def orig_img(self) -> Array:
-        """Return the picture as (height, width, 3), BGR; a file is read again."""
+        """Return the picture as (height, width, 3), BGR; a streamed file is read again."""
         pixels = self._read().with_channels(3).pixels
         if pixels.dtype != np.uint8:
             pixels = np.rint(pixels * 255).astype(np.uint8)
@@ -352,7 +352,7 @@ class Results:
             if self.result.path is None:
                 raise InputError("picture: was not kept and has no path")
             oriented = self.result.oriented if isinstance(self.result, Result) else True
-            self._picture = read(self.result.path, orient=oriented)
+            self._picture = read_again(self.result.path, self.result.stamp, orient=oriented)
         return self._picture
 
     def _boxes_of(self, what: str) -> Result:

@@ -5,13 +5,15 @@ import csv
 import io
 import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import engine
-from engine.errors import InputError
+from engine.errors import ImageError, InputError
+from tests.pictures import write_picture
 
 
 @pytest.fixture
@@ -96,6 +98,22 @@ def test_pictures(result, tmp_path, monkeypatch):
     monkeypatch.setattr(Image.Image, "show", lambda image: shown.append(image.size))
     result.show()
     assert shown == [(100, 50)]
+
+
+def test_pictures_are_those_of_the_prediction(model, classifier, tmp_path):
+    with Image.open("a.png") as picture:
+        before = np.asarray(picture)[:, :, ::-1]
+    (kept,), (streamed,), (kind,) = model("a.png"), model("a.png", stream=True), classifier("a.png")
+    write_picture("a.png", (100, 50), seed=77)
+    np.testing.assert_array_equal(kept.orig_img, before)
+    np.testing.assert_array_equal(kept.plot(boxes=False), before)
+    for other in (streamed, kind):
+        with pytest.raises(ImageError, match=r"^a\.png: has changed since it was read"):
+            other.plot()
+    Path("a.png").unlink()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(kept)).orig_img, before)
+    kept.save(tmp_path / "found.png")
+    kept.save_crop(tmp_path / "crops")
 
 
 def test_options_of_plot(result, tmp_path):

@@ -1,0 +1,96 @@
+"""A result refuses to draw on a file that is not the one that its boxes were found in."""
+
+import io
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import engine
+from engine.errors import ImageError
+from tests.pictures import write_picture
+
+SIZE = (100, 50)
+
+
+@pytest.fixture
+def detector(tiny_detector, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_picture("a.bmp", SIZE, seed=1)
+    write_picture("other.bmp", SIZE, seed=2)
+    with engine.load(
+        tiny_detector.cfg, tiny_detector.weights, tiny_detector.names, device="cpu"
+    ) as loaded:
+        yield loaded
+
+
+def write_over():
+    shutil.copyfile("other.bmp", "a.bmp")
+
+
+def move_over():
+    """Give a new file the size and the time of the old one, as an archive may."""
+    about = Path("a.bmp").stat()
+    os.utime("other.bmp", ns=(about.st_atime_ns, about.st_mtime_ns))
+    Path("other.bmp").replace("a.bmp")
+
+
+def by_file(detector):
+    with Path("a.bmp").open("rb") as file:
+        return detector(file)
+
+
+def by_pillow(detector):
+    with Image.open("a.bmp") as image:
+        return detector(image)
+
+
+WAYS = {
+    "text": lambda detector: detector("a.bmp"),
+    "path": lambda detector: detector(Path("a.bmp")),
+    "file": by_file,
+    "pillow": by_pillow,
+}
+
+
+@pytest.mark.parametrize("change", [write_over, move_over])
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_a_changed_file_is_refused(detector, way, change):
+    result = pickle.loads(pickle.dumps(way(detector)))[:1]
+    before = result.plot(array="rgb")
+    np.testing.assert_array_equal(result.plot("a.bmp", array="rgb"), before)
+    change()
+    for use in (result.plot, result.crops, lambda: result.save("out.png")):
+        with pytest.raises(ImageError, match=r"^a\.bmp: has changed since it was read"):
+            use()
+    assert not Path("out.png").exists()
+    assert result.plot("a.bmp").size == SIZE  # that picture was asked for
+    assert result._repr_png_() is None
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_files_that_other_processes_read(detector, workers):
+    for number in range(80):
+        write_picture(f"many/{number:03d}.bmp", SIZE, seed=number)
+    names = sorted(map(str, Path("many").iterdir()))
+    results = list(detector.stream(names, workers=workers))
+    assert all(each.plot().size == SIZE for each in results)
+    shutil.copyfile("a.bmp", names[70])
+    with pytest.raises(ImageError, match=r"070\.bmp: has changed"):
+        results[70].plot()
+    kept = next(detector.stream(names, workers=workers, keep_pictures=True))
+    shutil.copyfile("a.bmp", names[0])
+    assert kept.plot().size == SIZE
+
+
+def test_a_file_in_memory_is_not_the_file_of_its_name(detector):
+    content = io.BytesIO(Path("other.bmp").read_bytes())
+    content.name = "a.bmp"
+    result = detector(content)
+    assert result.path == "a.bmp"
+    with pytest.raises(ImageError, match="has changed"):
+        result.plot()

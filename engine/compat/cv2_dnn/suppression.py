@@ -119,12 +119,22 @@ def _kept_with_falling_limit(boxes: Array, order: Array, limit: Any, eta: Any) -
 
 
 def _overlaps(first: Array, second: Array) -> Array:
-    """Return the IoU of each box with each other; two boxes without an area count as the same."""
+    """Return the IoU of each box with each other; two boxes without an area count as the same.
+
+    The steps and their precision are OpenCV's: programs have thresholds that are exact overlaps.
+    """
     (ax, ay, aw, ah), (bx, by, bw, bh) = first.T[:, :, None], second.T[:, None]
-    wide = np.minimum(ax + aw, bx + bw) - np.maximum(ax, bx)
-    tall = np.minimum(ay + ah, by + bh) - np.maximum(ay, by)
-    both = wide.clip(0) * tall.clip(0)
+    both = _shared(ax, aw, bx, bw) * _shared(ay, ah, by, bh)
     total = aw * ah + bw * bh
     with np.errstate(divide="ignore", invalid="ignore"):
-        overlap = both / (total - both)
-    return np.where(total <= np.finfo(np.float64).eps, 1, overlap).astype(np.float32)
+        distance = 1 - both / (total - both)
+    distance = np.where(total <= np.finfo(np.float64).eps, 0, distance)
+    return np.float32(1) - distance.astype(np.float32)
+
+
+def _shared(start: Array, length: Array, other: Array, other_length: Array) -> Array:
+    """Return the length that two ranges have in common."""
+    is_first = start < other
+    before = np.where(is_first, length, other_length) - np.abs(start - other)
+    shared: Array = np.minimum(before, np.where(is_first, other_length, length)).clip(0)
+    return shared

@@ -16,6 +16,14 @@ def test_it_keeps_what_opencv_keeps(name):
     assert nms_of(cv2_dnn, name).tolist() == FIGURES["nms"][name]
 
 
+def test_an_overlap_that_is_the_threshold():
+    """OpenCV 5 keeps these; rounding of the overlap decides."""
+    whole = [[2, 40, 34, 3], [10, 36, 27, 28]]
+    assert cv2_dnn.NMSBoxes(whole, [0.9, 0.8], 0.0, 0.1).tolist() == [0]
+    tenths = [[0.3, 0.6, 0.9, 0.9], [0.1, 0.6, 0.2, 0.4], [0.6, 0.5, 0, 0.6], [1.0, 0.5, 0.9, 1.3]]
+    assert cv2_dnn.NMSBoxes(tenths, [0.9, 0.8, 0.7, 0.6], 0.0, 0.1).tolist() == [0, 1, 2]
+
+
 def test_nothing_above_the_threshold():
     """OpenCV returns an empty tuple, too."""
     assert cv2_dnn.NMSBoxes([[0, 0, 5, 5]], [0.3], 0.5, 0.4) == ()

@@ -17,10 +17,11 @@ from engine.compat.ultralytics.boxes import Boxes
 from engine.compat.ultralytics.keywords import check
 from engine.errors import InputError
 from engine.files.atomic import make_folder, unwritable, write_new
+from engine.sources.media import is_url, url_path
 from engine.vision.box_array import Values
 from engine.vision.classification import Classification, Ranked
 from engine.vision.colours import colour_of
-from engine.vision.encode import encode
+from engine.vision.encode import encode, format_of
 from engine.vision.image import Picture, read, read_again
 from engine.vision.result import Result
 from engine.vision.tables import Library, data_frame
@@ -229,12 +230,15 @@ class Results:
     def save_txt(self, txt_file: str | Path, save_conf: bool = False) -> str:
         """Append a line for each box: class, centre, size and, with `save_conf`, the score.
 
-        Of a classifier, these are the scores and names of the best five classes.
+        Of a classifier, these are the scores and names of the best five classes. Without a line
+        no file is created.
         """
         if isinstance(self.result, Classification):
             lines = "".join(f"{each.score:.2f} {each.label}\n" for each in self.result.top(5))
         else:
             lines = self.result.to_yolo(conf=save_conf)
+        if not lines:
+            return str(txt_file)
         make_folder(Path(txt_file).parent)
         try:
             with Path(txt_file).open("a", encoding="utf-8", newline="\n") as file:
@@ -319,8 +323,9 @@ class Results:
     ) -> str:
         """Write plot(), with its options, to a file and replace it, as ultralytics does.
 
-        The default is results_<name>, which nobody named: an existing file is kept, unless
-        `overwrite`. With overwrite=False a file that was named is kept, too.
+        The default is results_<name>, and results_<video>_<number>.jpg for a frame. Nobody named
+        these: an existing file is kept, unless `overwrite`. With overwrite=False a file that was
+        named is kept, too.
         """
         return self._write(self.plot(**{**options, "pil": True}), filename, overwrite=overwrite)
 
@@ -331,10 +336,19 @@ class Results:
     def _write(
         self, drawn: Image.Image, filename: str | Path | None, *, overwrite: bool | None = None
     ) -> str:
-        path = Path(filename or f"results_{Path(self.path).name}")
+        path = Path(filename or f"results_{self._name()}")
         replaces = bool(filename) if overwrite is None else overwrite
-        write_new(path, encode(drawn, path), overwrite=replaces)
+        content = encode(drawn, path)
+        make_folder(path.parent)
+        write_new(path, content, overwrite=replaces)
         return str(path)
+
+    def _name(self) -> str:
+        """Return a name for the picture in a file, or for a frame of a video or camera."""
+        name = Path(url_path(self.path) if is_url(self.path) else self.path)
+        if self.result.frame is not None:
+            return f"{name.stem}_{self.result.frame.number:06d}.jpg"
+        return name.name if format_of(name) else f"{name.stem}.jpg"
 
     def save_crop(
         self, save_dir: str | Path, file_name: str | Path = "", *, overwrite: bool = False

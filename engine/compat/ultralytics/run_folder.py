@@ -68,6 +68,8 @@ class RunFolder:
         self._stems: set[str] = set()  # of videos
         if not self._is_new:
             self._refuse_links()
+        if save_txt:
+            make_folder(self._labels("").parent)  # programs list it, also if nothing is found
 
     def _refuse_links(self) -> None:
         """Raise if files would be replaced in folders that are elsewhere."""

@@ -5,6 +5,8 @@ import csv
 import io
 import json
 import pickle
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,10 @@ import pytest
 from PIL import Image
 
 import engine
+from engine.compat.ultralytics.results import Results
 from engine.errors import ImageError, InputError
+from engine.vision.frame import Frame
+from engine.vision.image import Picture
 from tests.pictures import write_picture
 
 
@@ -144,6 +149,44 @@ def test_files_that_the_caller_names_are_replaced_or_appended_to(result, tmp_pat
     assert labels.read_bytes() == once * 2
     with pytest.raises(InputError, match="cannot be written"):
         result.save_txt(tmp_path)
+
+
+def test_save_makes_folders(result):
+    assert result.save("deep/er/found.png") == "deep/er/found.png"
+    result.plot(save=True, filename="other/found.png")
+    assert Path("deep/er/found.png").read_bytes() == Path("other/found.png").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"path": "v.mp4", "frame": Frame("v.mp4", 12, 0.4, Fraction(30))}, "v_000012.jpg"),
+        ({"path": "0", "frame": Frame("0", 3, 0.1, Fraction(30))}, "0_000003.jpg"),
+        ({"path": "more/a.heic"}, "a.jpg"),
+        ({"path": "http://example.org/b.png?size=3"}, "b.png"),
+    ],
+)
+def test_save_without_a_name(result, changes, name):
+    picture = Picture(result.orig_img)
+    made = Results(replace(result.result, **changes), picture)
+    assert made.save() == f"results_{name}"
+    assert Path(f"results_{name}").exists()
+
+
+def test_no_label_file_without_a_line(result, model):
+    nothing = result[:0]
+    assert nothing.save_txt("new/labels.txt") == "new/labels.txt"
+    assert not Path("new").exists()
+    result.save_txt("labels.txt")
+    before = Path("labels.txt").read_bytes()
+    nothing.save_txt("labels.txt")
+    assert Path("labels.txt").read_bytes() == before
+    model(["a.png", "more/b.png"], conf=1.0, save_txt=True, project="t", name="a")
+    assert list(Path("t/a").rglob("*")) == [Path("t/a/labels")]
+    model("a.png", conf=0.01, save_txt=True, project="t", name="a", exist_ok=True)
+    assert Path("t/a/labels/a.txt").exists()
+    model("a.png", conf=1.0, save_txt=True, project="t", name="a", exist_ok=True)
+    assert not Path("t/a/labels/a.txt").exists()
 
 
 def test_a_data_frame(result):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from engine import extras
+from engine.arguments import fraction
 from engine.arrays import Array, Floats, Integers
 from engine.errors import EngineError, ImageError, InputError, suggest
 from engine.files.atomic import make_folder, write_new
@@ -27,7 +28,7 @@ from engine.files.real_paths import real
 from engine.vision import notebook, serialize
 from engine.vision.box_array import BoxArray
 from engine.vision.boxes import Boxes
-from engine.vision.classes import class_ids_of
+from engine.vision.classes import chosen_classes
 from engine.vision.code import Code
 from engine.vision.detection import Box, Detection
 from engine.vision.image import Picture, Source, Stamp, read, read_again
@@ -257,10 +258,16 @@ class Result:
         min_score: float = 0.0,
     ) -> Result:
         """Select detections by class (name or number) and score; hide() finds the others, too."""
-        keep = self.scores >= min_score
-        if classes is not None:
-            keep &= np.isin(self.class_ids, class_ids_of(classes, self.names))
-        return self[keep & ~np.isin(self.class_ids, class_ids_of(exclude, self.names))]
+        keep = self.scores >= fraction("min_score", min_score)
+        labels = [self.label_of(each) for each in range(self._class_count)]
+        chosen = chosen_classes(classes, exclude, labels)
+        return self[keep if chosen is None else keep & np.isin(self.class_ids, chosen)]
+
+    @property
+    def _class_count(self) -> int:
+        """Count the classes; a result that no detector made may have some without a name."""
+        count = max(len(self.names), int(self.class_ids.max(initial=-1)) + 1)
+        return count if self.others is None else max(count, self.others._class_count)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -322,6 +329,7 @@ class Result:
     def save_txt(self, path: str | Path, *, conf: bool = False, overwrite: bool = False) -> Path:
         """Write to_yolo() to a file; keep an existing one unless `overwrite`."""
         make_folder(Path(path).parent)
+        self._refuse_itself(path)
         write_new(path, self.to_yolo(conf=conf).encode(), overwrite=overwrite)
         return Path(path)
 
@@ -452,6 +460,7 @@ class Result:
         drawn = self.plot(picture, show_tiles=show_tiles, blur=blur, pixelate=pixelate)
         content = encode(drawn, path)
         make_folder(path.parent)
+        self._refuse_itself(path)
         write_new(path, content, overwrite=overwrite)
         return path
 
@@ -527,8 +536,7 @@ class Result:
             counts[label] += 1
             path = Path(folder) / label / f"{crop_stem(stem, counts[label])}.jpg"
             make_folder(path.parent)
-            if real(path) == real(self.path or ""):
-                raise InputError(f"{shown(str(path))}: would replace the picture itself")
+            self._refuse_itself(path)
             write_new(path, encode(image, path), overwrite=overwrite, follows_link=False)
             written.append(path)
         return written
@@ -544,6 +552,11 @@ class Result:
 
     def _repr_html_(self) -> str:
         return notebook.html(str(self), self, self._repr_png_())
+
+    def _refuse_itself(self, path: str | Path) -> None:
+        """Raise if a file would replace the picture or the video, also through a link."""
+        if self.path is not None and real(path) == real(self.path):
+            raise InputError(f"{shown(str(path))}: would replace the picture itself")
 
     def _picture(self, given: Source | None) -> Picture:
         if given is not None and self.hidden:

@@ -5,6 +5,7 @@ import io
 import json
 import pickle
 from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,6 +119,42 @@ def test_filter(options, expected):
 def test_an_unknown_class_is_refused():
     with pytest.raises(InputError, match=r"no class is called 'dgo'\. Did you mean 'dog'"):
         result().filter(classes=["dgo"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"classes": [999]}, "classes: expected a number below 8, got 999"),
+        ({"classes": [-1]}, "classes: expected a number below 8, got -1"),
+        ({"exclude": [8]}, "classes: expected a number below 8, got 8"),
+        ({"min_score": float("nan")}, "min_score: expected a number from 0 to 1, got nan"),
+        ({"min_score": 2}, "min_score: expected a number from 0 to 1, got 2"),
+        ({"min_score": "a"}, "min_score: expected a number from 0 to 1, got 'a'"),
+    ],
+)
+def test_a_filter_that_can_match_nothing_is_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        result().filter(**options)
+
+
+def test_a_class_of_boxes_that_are_left_out_is_known():
+    assert len(result()[:1].filter(classes=[7])) == 0
+    assert len(result()[:0].filter(exclude=[7])) == 0
+
+
+@pytest.mark.parametrize("name", ["a.png", "../own/a.png", "link.png"])
+def test_the_picture_itself_is_never_replaced(tmp_path, monkeypatch, name):
+    (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path / "own")
+    Image.fromarray(PICTURE.pixels).save("a.png")
+    before = Path("a.png").read_bytes()
+    Path("link.png").symlink_to("a.png")
+    found = result(path="a.png")
+    for save in (found.save, found.save_txt):
+        with pytest.raises(InputError, match=f"^{name}: would replace the picture itself"):
+            save(name, overwrite=True)
+    assert Path("a.png").read_bytes() == before
+    assert found.save("other.png", overwrite=True).exists()
 
 
 def test_result_is_immutable():
@@ -349,7 +386,7 @@ def test_63_save_onto_the_source_is_refused(tmp_path):
     path = tmp_path / "dog.png"
     Image.fromarray(PICTURE.pixels).save(path)
     before = path.read_bytes()
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="would replace the picture itself"):
         result(path=str(path)).save(path)
     assert path.read_bytes() == before
 

@@ -366,6 +366,7 @@ class PictureRuns:
                 top_k=settings.top_k,
                 frame=picture.frame,
                 stamp=entry.stamp,
+                picture=self._kept(picture) if keep == "always" else None,
             )
         codes = None
         if settings.read:
@@ -392,12 +393,10 @@ class PictureRuns:
         tiles: tuple[Area, ...] = (),
         stamp: Stamp | None = None,
     ) -> Result:
-        keeps = keep == "always" or (keep == "if needed" and not self._is_kept(picture))
-        if keeps and isinstance(picture, FramePicture):
-            picture.fetch()
+        keeps = keep == "always" or (keep == "if needed" and not self._can_be_read_again(picture))
         return Result.of(
             found,
-            picture,
+            self._kept(picture) if keeps else picture,
             names=self._labels,
             timing=timing,
             oriented=self._intake.orient,
@@ -410,8 +409,15 @@ class PictureRuns:
             limit=settings.max_detections,
         )
 
-    def _is_kept(self, picture: Picture) -> bool:
-        """Tell whether the path of a picture is enough to read it again: no video, no URL."""
+    @staticmethod
+    def _kept(picture: Picture) -> Picture:
+        """Return a picture that a result keeps; the memory of a card is for those that run."""
+        if isinstance(picture, FramePicture):
+            picture.fetch()
+        return picture
+
+    def _can_be_read_again(self, picture: Picture) -> bool:
+        """Tell whether the path of a picture is enough: it is no video and no URL."""
         if picture.path is None or self._is_untrusted:
             return False
         return media_of(picture.path).kind is MediaKind.PICTURE

@@ -12,7 +12,7 @@ from engine.arrays import Floats
 from engine.files.naming import name_and_size, shown
 from engine.vision import serialize
 from engine.vision.frame import Frame
-from engine.vision.image import Stamp
+from engine.vision.image import Picture, Stamp
 
 
 class Ranked(NamedTuple):
@@ -42,6 +42,10 @@ class Classification:
     top_k: int = 5
     frame: Frame | None = None  # of the video `path`, if it is one
     stamp: Stamp | None = field(default=None, repr=False)  # of the file `path`
+    picture: Picture | None = field(default=None, repr=False)  # if it was to be kept
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "picture": None}  # a pickle is small, as that of a Result
 
     def top(self, count: int | None = None) -> list[Ranked]:
         """Return the best classes by falling score, then by class id."""

@@ -399,7 +399,7 @@ def _results_of(result: Any, item: Item, folder: Path | None, *, keeps: bool) ->
 
     The pixels for a network of grey pictures are not those of the file.
     """
-    picture = getattr(result, "picture", None)
+    picture = result.picture
     if picture is not None and result.path is not None and is_file(result.path):
         kept = picture if keeps and picture.channels == _RGB else None
         return Results(replace(result, picture=None), kept, folder)

@@ -98,7 +98,7 @@ class RunFolder:
             return
         files = [Path(each) for each in {name, real(name)}]  # a link and what it names
         folders = {real(each.parent) for each in files}
-        if self._save and real(self.path) in folders:
+        if real(self.path) in folders:
             raise InputError(
                 f"{shown(self.path)}: is a folder that pictures are read from, which may be "
                 "replaced. Pass another project or name"
@@ -200,11 +200,11 @@ class RunFolder:
         from engine.sources.video_writer import VideoWriter, extension_for
 
         assert item.frame
+        drawn = result.plot(pil=True, **self._drawing)
         if video.writer is None:
             path = self.path / f"{video.stem}{extension_for(item.frame.video)}"
             file = NewFile(_without_link(path), overwrite=self._exist_ok)
             video.writer = VideoWriter(file, item)
-        drawn = result.plot(pil=True, **self._drawing)
         try:
             video.writer.add(drawn, item.frame)
         except EngineError:

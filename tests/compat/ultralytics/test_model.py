@@ -1,5 +1,6 @@
 """YOLO: files, options and sources of ultralytics."""
 
+import pickle
 import shutil
 from pathlib import Path
 
@@ -593,3 +594,34 @@ def test_saved_files_of_a_classifier(classifier):
     assert (made / "a.jpg").is_file()
     assert len((made / "labels/a.txt").read_text().splitlines()) == 5
     assert not Path("runs/detect").exists()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_classifier_draws_on_what_has_no_file(classifier, folder, stream):
+    """Frames, arrays, Pillow images without a name and bytes are kept."""
+    write_video(folder / "street.mp4", count=3)
+    with Image.open("a.png") as image:
+        copy = image.copy()
+    frame = np.asarray(copy)[:, :, ::-1]
+    sources = [frame, copy, Path("a.png").read_bytes(), "street.mp4"]
+    found = list(classifier(sources, save=True, save_txt=True, stream=stream))
+    assert len(found) == 6
+    for each in found:
+        assert each.plot().shape == each.orig_img.shape
+    for each in found[:3]:
+        np.testing.assert_array_equal(each.orig_img, frame)
+    made = {path.name for path in Path("runs/classify/predict").iterdir()}
+    assert made == {"image0.jpg", "image1.jpg", "image2.jpg", "labels", "street.mp4"}
+    assert len(pickle.dumps(found[0].result)) < 20_000
+
+
+@pytest.mark.parametrize("what", ["save", "save_txt", "save_crop"])
+def test_an_existing_folder_of_pictures_is_refused(model, folder, what):
+    (folder / "more/labels").mkdir()
+    mine = folder / "more/labels/a.txt"
+    mine.write_text("1 .5 .5 .1 .1\n")
+    run = {what: True, "project": ".", "name": "more", "exist_ok": True}
+    for source in ("more", "more/a.png", ["more/b.png", "a.png"]):
+        with pytest.raises(InputError, match="is a folder that pictures are read from"):
+            model(source, **run)
+    assert mine.read_text() == "1 .5 .5 .1 .1\n"

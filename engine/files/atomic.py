@@ -113,6 +113,12 @@ class NewFile:
             raise unwritable(self.path, error) from None
 
 
+def refuse_existing(path: Path) -> None:
+    """Raise the error of NewFile if a file exists that must not be replaced."""
+    if os.path.lexists(path):
+        raise InputError(f"{shown(str(path))}: exists already. {_UNASKED}")
+
+
 def rename_new(source: Path, target: Path) -> None:
     """Rename a file, or raise FileExistsError if `target` exists.
 

@@ -70,8 +70,8 @@ class Scene:
     def follow(self, result: Result, *, seconds: float | None = None) -> Result:
         """Return the boxes that have an identity, with `track_ids`, `counts` and what to draw.
 
-        `seconds` is the time of the frame; without it, frames follow each other at the tracker's
-        rate.
+        `seconds` is the time of the frame, by default that of the result's frame of a video, and
+        else the next one at the tracker's rate.
         """
         followed = self.tracker.follow(result, seconds=seconds)
         counts = self._counts.update(followed) if self._counts else None

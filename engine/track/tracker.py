@@ -152,8 +152,11 @@ class Tracker:
     def follow(self, result: Result, *, seconds: float | None = None) -> Result:
         """Return the boxes of a result that have an identity, which is in `track_ids`.
 
-        The detector needs a threshold as low as `low`.
+        The detector needs a threshold as low as `low`. `seconds` is the time of the frame, by
+        default that of the result's frame of a video.
         """
+        if seconds is None and result.frame is not None:
+            seconds = result.frame.seconds
         ids = self.update(result.xyxy, result.scores, result.class_ids, seconds=seconds)
         rows = np.flatnonzero(ids != NO_TRACK)
         return replace(result[rows], track_ids=ids[rows])

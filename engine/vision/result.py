@@ -15,7 +15,7 @@ from engine import extras
 from engine.arguments import fraction
 from engine.arrays import Array, Floats, Integers
 from engine.errors import EngineError, ImageError, InputError, suggest
-from engine.files.atomic import make_folder, write_new
+from engine.files.atomic import make_folder, refuse_existing, write_new
 from engine.files.naming import (
     crop_stem,
     escaped,
@@ -50,9 +50,10 @@ _COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # an
 class Result:
     """The boxes of one picture, the best score first.
 
-    A result is small and picklable: it holds pixels only if the detector was asked to keep them,
-    and pickles them only after hide(). plot(), save() and crops() use the picture passed to them,
-    else the kept one, else they read `path` again; a file that has changed meanwhile is refused.
+    A result is small and picklable: it pickles pixels only after hide(). plot(), save() and crops()
+    use the picture passed to them, else the kept one, else they read `path` again; a file that has
+    changed meanwhile is refused. stream() keeps pictures if it is asked to, a call of the detector
+    those that no file has: an array is not copied, so pass a copy of a buffer that is filled again.
 
     Examples:
         >>> result = engine.load()("docs/parcel.jpg", classes=["qr"])
@@ -229,6 +230,9 @@ class Result:
 
         Boxes that are left out are in its `others`, so that hide() finds them.
         """
+        if isinstance(which, str):
+            hint = f"Did you mean result.filter(classes=[{which!r}])?"
+            raise InputError(f"result: expected the number of a detection, got {which!r}. {hint}")
         if isinstance(which, (int, np.integer)):
             row = range(len(self))[which]
             return next(iter(self._rows(slice(row, row + 1))))
@@ -530,16 +534,19 @@ class Result:
         if self.frame is not None:
             stem = f"{stem}_{self.frame.number:06d}"
         counts: Counter[str] = Counter()
-        written = []
+        crops: dict[Path, Image.Image] = {}
         for found, image in self.crops(picture):
             label = folder_name_of(found.label)
             counts[label] += 1
             path = Path(folder) / label / f"{crop_stem(stem, counts[label])}.jpg"
-            make_folder(path.parent)
             self._refuse_itself(path)
+            if not overwrite:
+                refuse_existing(path)
+            crops[path] = image
+        for path, image in crops.items():  # all names are free, so none stops half of them
+            make_folder(path.parent)
             write_new(path, encode(image, path), overwrite=overwrite, follows_link=False)
-            written.append(path)
-        return written
+        return list(crops)
 
     # ------------------------------------------------------------ in notebooks
 

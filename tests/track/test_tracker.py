@@ -1,6 +1,8 @@
 """Identities of boxes in successive frames."""
 
 import time
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from engine.errors import InputError
 from engine.evaluate.mot import tally
 from engine.track import NO_TRACK, Tracker
+from engine.vision.frame import Frame
 from engine.vision.result import Result
 from tests.track.scenes import detections, follow, moving_objects
 
@@ -176,6 +179,21 @@ def test_following_a_result_keeps_the_boxes_that_have_an_identity():
     assert followed.track_ids.tolist() == [1]
     assert [(each.track_id, each.class_id) for each in followed] == [(1, 1)]
     assert len(tracker.follow(found[:0])) == 0
+
+
+def test_the_time_of_a_frame_of_a_video_counts():
+    xywhn, scores = np.array([[0.2, 0.5, 0.1, 0.1]], np.float32), np.array([0.9], np.float32)
+    found = Result((100, 80), xywhn, scores, np.array([1]))
+
+    def of_frame(video, seconds):
+        frame = Frame(video, 0, seconds, Fraction(10))
+        return tracker.follow(replace(found, frame=frame)).track_ids.tolist()
+
+    tracker = Tracker(high=0.5, rate=10, lost_seconds=1.0, hits=1)
+    assert [of_frame("a.mp4", each) for each in (0.0, 0.5)] == [[1], [1]]
+    assert of_frame("a.mp4", 5.0) == [2]  # after a pause
+    assert of_frame("b.mp4", 0.0) == [3]  # the time goes back
+    assert tracker.follow(replace(found, frame=None), seconds=0.1).track_ids.tolist() == [3]
 
 
 # MOTA and IDF1 of trackers 2.6.1 (Roboflow), ByteTrackTracker with its defaults, on these boxes.

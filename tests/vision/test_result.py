@@ -483,6 +483,22 @@ def test_save_txt_replaces_nothing_unless_asked(tmp_path):
     assert result().save_txt(path, overwrite=True).read_text() == result().to_yolo()
 
 
+def test_save_crop_writes_all_crops_or_none(tmp_path):
+    last = result().save_crop(tmp_path / "all", PICTURE)[-1]
+    kept = tmp_path / "crops" / last.relative_to(tmp_path / "all")
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"mine")
+    with pytest.raises(InputError, match="exists already"):
+        result().save_crop(tmp_path / "crops", PICTURE)
+    assert [each for each in (tmp_path / "crops").rglob("*") if each.is_file()] == [kept]
+    assert kept.read_bytes() == b"mine"
+
+
+def test_a_label_is_no_index():
+    with pytest.raises(InputError, match=r"got 'cat'\. Did you mean result\.filter\(classes"):
+        result()["cat"]
+
+
 def test_save_crop_makes_a_folder_for_each_label(tmp_path):
     found = replace(
         result(), names=("a/b", "x"), path="dir/street.png", class_ids=np.array([0] * 3)

@@ -14,7 +14,7 @@ from engine.evaluate.examples import Detections, Example, Objects
 from engine.evaluate.ground_truth import Entry, GroundTruth
 from engine.evaluate.text_files import JSON_LIMIT, read_text
 from engine.files.atomic import write_new
-from engine.files.naming import shown
+from engine.files.naming import escaped_bytes, shown, unescaped_bytes
 from engine.vision.serialize import COCO_CATEGORIES
 
 ImageId = int | str
@@ -144,7 +144,7 @@ def write(
         "images": [
             {
                 "id": each.image_id,
-                "file_name": shown(str(each.path)),
+                "file_name": escaped_bytes(str(each.path)),
                 "width": each.size[0],
                 "height": each.size[1],
             }
@@ -311,7 +311,9 @@ def _entry(file: _JsonFile, image: Mapping[str, Any], folder: Path, rows: _Rows)
     if _is_number(width) and _is_number(height) and width >= 1 and height >= 1:
         size = int(width), int(height)
     objects = Objects.of(rows.boxes, rows.class_ids, areas=rows.extras, optional=rows.crowd)
-    return Entry(image_id, str(folder / name), lambda size: objects, size)
+    other = folder / unescaped_bytes(name)  # as detect --coco-dataset writes it
+    path = other if other != folder / name and other.exists() else folder / name
+    return Entry(image_id, str(path), lambda size: objects, size)
 
 
 def _image_id(file: _JsonFile, image: Mapping[str, Any]) -> ImageId:

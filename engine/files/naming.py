@@ -8,6 +8,7 @@ from pathlib import Path
 
 _MAX_LENGTH = 200
 _MAX_BYTES = 120  # as file systems count bytes; leaves room for a number and an extension
+_BYTE = re.compile(r"\\u(dc[89a-f][0-9a-f])")  # that is not UTF-8
 _NUMBER = re.compile(r"-[0-9]+$")
 
 
@@ -21,6 +22,11 @@ def escaped(text: str) -> str:
 def escaped_bytes(text: str) -> str:
     """Escape undecodable bytes alone, so that the text is valid UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def unescaped_bytes(text: str) -> str:
+    """Return the name of a file that escaped_bytes() has written as text."""
+    return _BYTE.sub(lambda found: chr(int(found[1], 16)), text)
 
 
 def shown(name: str | Path) -> str:

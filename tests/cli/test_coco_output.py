@@ -1,6 +1,8 @@
 """--json-style coco and --coco-dataset, loaded by pycocotools."""
 
 import json
+import os
+import shutil
 import tarfile
 
 import pytest
@@ -316,3 +318,20 @@ def test_a_file_name_of_two_images_is_refused(detect, folder):
     what = "val/dog.jpg: has the file_name of two images of truth.json, 4 and 9"
     assert (done.status, done.err) == (2, f"Error: {what}\n")
     assert not (folder / "coco.json").exists()
+
+
+def test_a_name_that_is_not_utf_8_is_found_again(detect, folder, tiny_detector):
+    name = os.fsdecode(b"\xe4x.jpg")
+    shutil.copy(folder / "val/dog.jpg", folder / "val" / name)
+    assert detect(f"val/{name}", "--coco-dataset", "set.json").status == 0
+    (image,) = json.loads((folder / "set.json").read_text())["images"]
+    assert image["file_name"] == "\\udce4x.jpg"
+    done = detect(f"val/{name}", *COCO, "--images-json", "set.json")
+    assert (done.status, [each["image_id"] for each in results(folder)][:1]) == (0, [image["id"]])
+    network = [*tiny_detector.options, "--names", tiny_detector.names]
+    scored = engine_here(
+        *("evaluate", *network, "set.json", "--images", "val", "--save-coco", "saved"), cwd=folder
+    )
+    assert scored.status == 0
+    again = json.loads((folder / "saved/ground_truth.json").read_text())["images"]
+    assert [each["file_name"] for each in again] == ["val/\\udce4x.jpg"]

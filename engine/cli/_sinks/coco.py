@@ -18,7 +18,7 @@ from engine.cli._sources import NamedMedia
 from engine.errors import ImageError, InputError
 from engine.evaluate import coco_files
 from engine.evaluate.ground_truth import GroundTruth, coco_category_ids
-from engine.files.naming import shown
+from engine.files.naming import escaped_bytes, shown
 from engine.files.regular import open_regular
 from engine.outputs import file_names
 from engine.sources import archive
@@ -49,7 +49,7 @@ class CocoImages:
         paths = [PurePath(entry.path) for entry in truth.entries]
         ids: dict[str, list[ImageId]] = {}
         for path, entry in zip(paths, truth.entries, strict=True):
-            ids.setdefault(path.as_posix(), []).append(entry.image_id)
+            ids.setdefault(escaped_bytes(path.as_posix()), []).append(entry.image_id)
         return cls(source, ids, {path.name: path.as_posix() for path in paths})
 
     def id_of(self, name: str) -> ImageId:
@@ -60,7 +60,7 @@ class CocoImages:
         for path in (PurePath(name), Path.cwd() / name, Path(name).resolve()):
             parts = path.parts
             for start in range(len(parts)):
-                found = self.ids.get("/".join(parts[start:]))
+                found = self.ids.get(escaped_bytes("/".join(parts[start:])))
                 if found is not None and len(found) > 1:
                     both = f"{found[0]} and {found[1]}"
                     what = f"has the file_name of two images of {shown(self.source)}, {both}"

@@ -535,7 +535,7 @@ class Detector:
 
     @within_memory("detector")
     def forward(self, x: Array) -> tuple[Floats, ...]:
-        """Return the network's output, then that of each detection layer, for one batch.
+        """Return the last layer's output, then those of other detection layers, for one batch.
 
         `x` is float32 (rows, channels, height, width), or (rows, inputs) without an image.
         """

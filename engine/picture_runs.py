@@ -37,7 +37,7 @@ from engine.vision import class_tree
 from engine.vision.boxes import NO_BOXES, Boxes, Suppression
 from engine.vision.classification import Classification
 from engine.vision.code import Code
-from engine.vision.image import Picture, Stamp
+from engine.vision.image import Picture, Stamp, is_of_file
 from engine.vision.result import Result
 from engine.vision.tiles import Area, merge
 
@@ -393,7 +393,9 @@ class PictureRuns:
         tiles: tuple[Area, ...] = (),
         stamp: Stamp | None = None,
     ) -> Result:
-        keeps = keep == "always" or (keep == "if needed" and not self._can_be_read_again(picture))
+        keeps = keep == "always" or (
+            keep == "if needed" and not self._can_be_read_again(picture, stamp)
+        )
         return Result.of(
             found,
             self._kept(picture) if keeps else picture,
@@ -416,9 +418,9 @@ class PictureRuns:
             picture.fetch()
         return picture
 
-    def _can_be_read_again(self, picture: Picture) -> bool:
+    def _can_be_read_again(self, picture: Picture, stamp: Stamp | None) -> bool:
         """Tell whether the path of a picture is enough: it is no video and no URL."""
-        if picture.path is None or self._is_untrusted:
+        if picture.path is None or self._is_untrusted or not is_of_file(stamp):
             return False
         return media_of(picture.path).kind is MediaKind.PICTURE
 

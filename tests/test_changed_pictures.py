@@ -4,6 +4,8 @@ import io
 import os
 import pickle
 import shutil
+import zipfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -39,21 +41,9 @@ def move_over():
     Path("other.bmp").replace("a.bmp")
 
 
-def by_file(detector):
-    with Path("a.bmp").open("rb") as file:
-        return detector(file)
-
-
-def by_pillow(detector):
-    with Image.open("a.bmp") as image:
-        return detector(image)
-
-
 WAYS = {
     "text": lambda detector: detector("a.bmp"),
     "path": lambda detector: detector(Path("a.bmp")),
-    "file": by_file,
-    "pillow": by_pillow,
 }
 
 
@@ -92,5 +82,50 @@ def test_a_file_in_memory_is_not_the_file_of_its_name(detector):
     content.name = "a.bmp"
     result = detector(content)
     assert result.path == "a.bmp"
-    with pytest.raises(ImageError, match="has changed"):
-        result.plot()
+    expected = detector("other.bmp").plot(array="rgb")
+    np.testing.assert_array_equal(result.plot(array="rgb"), expected)
+
+
+def drawn_on(stack):
+    image = stack.enter_context(Image.open("a.bmp"))
+    image.paste((0, 0, 0), (20, 10, 60, 40))
+    return image
+
+
+def another_page(stack):
+    with Image.open("a.bmp") as first, Image.open("other.bmp") as second:
+        first.save("a.tif", save_all=True, append_images=[second])
+    image = stack.enter_context(Image.open("a.tif"))
+    image.seek(1)
+    return image
+
+
+def in_an_archive(stack):
+    with zipfile.ZipFile("a.zip", "w") as archive:
+        archive.write("other.bmp", "a.bmp")
+    archive = stack.enter_context(zipfile.ZipFile("a.zip"))
+    return stack.enter_context(archive.open("a.bmp"))
+
+
+def after_its_start(stack):
+    Path("both.bin").write_bytes(Path("a.bmp").read_bytes() + Path("other.bmp").read_bytes())
+    file = stack.enter_context(Path("both.bin").open("rb"))  # noqa: SIM115
+    file.seek(Path("a.bmp").stat().st_size)
+    return file
+
+
+@pytest.mark.parametrize("source", [drawn_on, another_page, in_an_archive, after_its_start])
+def test_what_has_the_name_of_a_file_is_not_that_file(detector, source):
+    with ExitStack() as stack:
+        with Image.open("other.bmp") as image:
+            pixels = np.asarray(drawn_on(stack) if source is drawn_on else image)
+        expected = detector(pixels)
+        assert len(expected)
+        result = detector(source(stack))
+        (streamed,) = detector.stream([source(stack)])
+        (kept,) = detector.stream([source(stack)], keep_pictures=True)
+    np.testing.assert_array_equal(result.plot(array="rgb"), expected.plot(array="rgb"))
+    for unkept in (streamed, pickle.loads(pickle.dumps(result))):
+        with pytest.raises(ImageError, match=r"was not kept, .* Use keep_pictures=True, or pass"):
+            unkept.plot()
+    np.testing.assert_array_equal(kept.plot(array="rgb"), expected.plot(array="rgb"))

@@ -29,7 +29,10 @@ EXPECTED = {
     "09_threads.py": (r"parcel\.jpg, 720 x 720: 2 datamatrix", None),
     "10_own_server.py": (r"request 1: picture: .*\n\{", None),
     "11_opencv_dnn.py": (r"pdf417 0\.\d+ \[", None),
-    "12_ultralytics.py": (r"1 qr, 1 pdf417, 1 aztec, 2 barcodes", "runs/detect/predict/parcel.jpg"),
+    "12_ultralytics.py": (
+        r"1 qr, 2 datamatrixs, 1 aztec, 1 pdf417, 2 barcodes, ",
+        "runs/detect/predict/parcel.jpg",
+    ),
     "13_track.py": (r"frame 19: dog #1 at 300\n.*'in': \{\}, 'out': \{'dog': 1\}", None),
 }
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from threading import Event
 
+from engine.arguments import whole
 from engine.concurrency.thread_pool import ThreadPool
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
@@ -39,8 +40,8 @@ class FrameSelection:
     def __post_init__(self) -> None:
         for name in ("stride", "max_frames", "at_once"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name}: expected 1 or more, got {value}")
+            if value is not None:
+                whole(name, value)
         if self.reconnect is not None and self.reconnect < 0:
             raise InputError(f"reconnect: expected 0 or more, got {self.reconnect}")
 

@@ -6,10 +6,12 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from reprlib import repr as brief
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 import numpy as np
 
+from engine.arguments import as_array
 from engine.arrays import Array
 from engine.errors import InputError, suggest
 from engine.vision.overlay import Mark, Point
@@ -36,7 +38,9 @@ class Line:
     name: str = ""
 
     def __post_init__(self) -> None:
-        _check_points(self.name or "line", (self.start, self.end))
+        start, end = _points(self.name or "line", (self.start, self.end))
+        object.__setattr__(self, "start", start)
+        object.__setattr__(self, "end", end)
         if self.start == self.end:
             raise InputError(f"{self.name or 'line'}: expected two different points")
 
@@ -49,15 +53,20 @@ class Zone:
     name: str = ""
 
     def __post_init__(self) -> None:
-        _check_points(self.name or "zone", self.corners)
+        object.__setattr__(self, "corners", _points(self.name or "zone", self.corners))
         if len(set(self.corners)) < 3:
             got = len(set(self.corners))
             raise InputError(f"{self.name or 'zone'}: expected 3 or more points, got {got}")
 
 
-def _check_points(name: str, points: Sequence[Point]) -> None:
-    if not np.isfinite(points).all():
+def _points(name: str, points: Any) -> tuple[Point, ...]:
+    """Return points as tuples, from any sequences or an array."""
+    array = as_array(name, points)
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iuf":
+        raise InputError(f"{name}: expected points (x, y), got {brief(points)}")
+    if not np.isfinite(array).all():
         raise InputError(f"{name}: expected finite numbers, got {points}")
+    return tuple((x, y) for x, y in array.tolist())
 
 
 class Counts:

@@ -58,7 +58,7 @@ class Classification:
 
     def label_of(self, class_id: int) -> str:
         """Return the name of a class, or its number if it has none."""
-        return self.names[class_id] if class_id < len(self.names) else str(class_id)
+        return self.names[class_id] if 0 <= class_id < len(self.names) else str(class_id)
 
     def __str__(self) -> str:
         """Return one line, such as: street.jpg, 640 x 480: dog 0.812, cat 0.101."""

@@ -387,23 +387,33 @@ def path_of(source: object) -> str | None:
 
 
 def stamp_of(source: Any) -> Stamp | None:
-    """Return the stamp of the file that a source is read from, or None if it has none.
+    """Return the stamp of the file that a path names.
 
-    It is taken before the file is read: one that changes in between counts as changed.
+    It is taken before the file is read: one that changes in between counts as changed. What else
+    has a name is not the file of that name: a Pillow image may be another page, or have been drawn
+    on, and an open file may be in an archive.
     """
-    path = None if isinstance(source, (Picture, bytes)) else path_of(source)
-    if path is None:
-        return None
+    if not isinstance(source, (str, os.PathLike)):
+        return None if isinstance(source, Picture) or path_of(source) is None else _NO_FILE
     try:
-        about = os.fstat(source.fileno()) if hasattr(source, "read") else os.stat(path)  # noqa: PTH116
-    except (OSError, ValueError, AttributeError):
-        # A URL, a file in memory or a member of an archive: a file of its name is another one.
+        about = os.stat(source)  # noqa: PTH116
+    except (OSError, ValueError):  # a URL, for example
         return _NO_FILE
     return Stamp(about.st_size, about.st_mtime_ns, about.st_ino)
 
 
+def is_of_file(stamp: Stamp | None) -> bool:
+    """Tell whether the picture of a result was read from the file that its path names."""
+    return stamp is not None and stamp != _NO_FILE
+
+
 def read_again(path: str, stamp: Stamp | None, *, orient: bool, lenient: bool = False) -> Picture:
     """Read the picture of a result once more; refuse a file that is no longer the same."""
+    if stamp == _NO_FILE:
+        hint = "Use keep_pictures=True, or pass the picture"
+        raise ImageError(
+            f"{shown(path)}: picture: was not kept, and did not come by a path. {hint}"
+        )
     picture = read(path, orient=orient, lenient=lenient)
     if stamp is not None and stamp_of(path) != stamp:  # after reading: it may change meanwhile
         hint = "Keep the picture, or pass it"

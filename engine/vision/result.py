@@ -31,7 +31,7 @@ from engine.vision.boxes import Boxes
 from engine.vision.classes import chosen_classes
 from engine.vision.code import Code
 from engine.vision.detection import Box, Detection
-from engine.vision.image import Picture, Source, Stamp, read, read_again
+from engine.vision.image import Picture, Source, Stamp, path_of, read, read_again
 from engine.vision.overlay import Overlay
 from engine.vision.tables import Library, data_frame
 from engine.vision.tiles import Area
@@ -464,7 +464,7 @@ class Result:
         drawn = self.plot(picture, show_tiles=show_tiles, blur=blur, pixelate=pixelate)
         content = encode(drawn, path)
         make_folder(path.parent)
-        self._refuse_itself(path)
+        self._refuse_itself(path, picture)
         write_new(path, content, overwrite=overwrite)
         return path
 
@@ -560,9 +560,10 @@ class Result:
     def _repr_html_(self) -> str:
         return notebook.html(str(self), self, self._repr_png_())
 
-    def _refuse_itself(self, path: str | Path) -> None:
+    def _refuse_itself(self, path: str | Path, picture: Source | None = None) -> None:
         """Raise if a file would replace the picture or the video, also through a link."""
-        if self.path is not None and real(path) == real(self.path):
+        sources = filter(None, (self.path, None if picture is None else path_of(picture)))
+        if real(path) in map(real, sources):
             raise InputError(f"{shown(str(path))}: would replace the picture itself")
 
     def _picture(self, given: Source | None) -> Picture:

@@ -187,8 +187,8 @@ def test_fail_fast_stops_at_the_first(detect):
     [
         (["-", "-"], "standard input can be read only once"),
         (["blank.txt"], "the lists are empty"),
-        (["--stride", "0", "a.jpg"], "stride: expected 1 or more, got 0"),
-        (["--max-frames", "-1", "a.jpg"], "max_frames: expected 1 or more, got -1"),
+        (["--stride", "0", "a.jpg"], "stride: expected an integer of 1 or more, got 0"),
+        (["--max-frames", "-1", "a.jpg"], "max_frames: expected an integer of 1 or more, got -1"),
         (["--workers", "0", "a.jpg"], "workers: expected an integer of 1 or more, got 0"),
         (["a.jpg", "-out", "x.json"], "Here it is --json FILE --json-style darknet"),
         (["a.jpg", "--max-dets", "1"], "Did you mean '--max-det'?"),

@@ -170,9 +170,11 @@ def test_missing_pyav_is_one_line_with_an_install_hint(monkeypatch):
         video.require_pyav("a.mp4")
 
 
-@pytest.mark.parametrize("pace", [{"stride": 0}, {"max_frames": 0}])
+@pytest.mark.parametrize(
+    "pace", [{"stride": 0}, {"max_frames": 0}, {"stride": 1.5}, {"at_once": "2"}]
+)
 def test_invalid_frame_selections_are_refused(pace):
-    with pytest.raises(InputError, match="expected 1 or more, got 0"):
+    with pytest.raises(InputError, match="expected an integer of 1 or more, got "):
         FrameSelection(**pace)
 
 

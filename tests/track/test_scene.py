@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from engine.errors import InputError
 from engine.track import Line, Scene, Tracker, Zone
 from engine.vision.colours import colour_of
 from engine.vision.result import Result
@@ -83,3 +84,13 @@ def test_a_frame_that_cannot_be_read_takes_its_time():
         scene.skip()
     scene.follow(found((50, 50)))
     assert scene.follow(found((50, 50))).track_ids.tolist() == [2]
+
+
+def test_points_may_be_arrays_and_lists():
+    corners = [[0, 0], [1, 0], [1, 0.5]]
+    assert Zone(np.array(corners)) == Zone(corners) == Zone(((0, 0), (1, 0), (1, 0.5)))
+    line = Line(np.array([0, 0]), [1, 1])
+    assert (line, hash(line)) == (Line((0, 0), (1, 1)), hash(Line((0, 0), (1, 1))))
+    for wrong in ([1, 2, 3], "zone", [[0, 0], [1]], None):
+        with pytest.raises(InputError, match=r"^yard: expected"):
+            Zone(wrong, "yard")

@@ -31,7 +31,7 @@ from engine.loading import Size
 from engine.sources.item import Item
 from engine.sources.pictures import is_file, items_of, name_of
 from engine.sources.reader import FrameSelection
-from engine.vision.image import Source
+from engine.vision.image import Source, is_of_file
 
 _log = logging.getLogger("engine")
 
@@ -42,11 +42,14 @@ _FOREIGN = (".pt", ".pth", ".onnx", ".engine", ".yaml", ".yml", ".torchscript", 
 # What ultralytics' predict() does with other values is not done here.
 _ONLY = {
     "augment": False,
+    "compile": False,
     "dnn": False,
     "embed": None,
+    "int8": False,
     "rect": True,
     "retina_masks": False,
     "save_frames": False,
+    "save_json": False,
     "stream_buffer": False,
     "visualize": False,
 }
@@ -400,7 +403,7 @@ def _results_of(result: Any, item: Item, folder: Path | None, *, keeps: bool) ->
     The pixels for a network of grey pictures are not those of the file.
     """
     picture = result.picture
-    if picture is not None and result.path is not None and is_file(result.path):
+    if picture is not None and is_of_file(result.stamp) and is_file(result.path):
         kept = picture if keeps and picture.channels == _RGB else None
         return Results(replace(result, picture=None), kept, folder)
     return Results(result, picture, folder, name=item.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,10 @@ def _inside(result: Result) -> Result:
     first, last = first.clip(0, 1), last.clip(0, 1)
     inside = np.concatenate([(first + last) / 2, last - first], axis=1, dtype=np.float32)
     return replace(result, xywhn=np.where(is_outside, inside, result.xywhn))
+
+
+_CROP_GAIN, _CROP_PIXELS = 1.02, 10  # by which a crop is larger than its box
+_INSIDE = 0.25  # pixels
 
 
 class Probs:
@@ -164,14 +169,15 @@ class Results:
     # ------------------------------------------------------------ text
 
     def verbose(self) -> str:
-        """Return one line, such as: 2 dogs, 1 cat, or the best classes."""
+        """Return text such as "2 dogs, 1 cat, ", or the best classes, with ultralytics' comma."""
         if isinstance(self.result, Classification):
-            return ", ".join(f"{each.label} {each.score:.2f}" for each in self.result.top(5))
-        counts: dict[str, int] = {}
-        for label in self.result.labels:
-            counts[label] = counts.get(label, 0) + 1
-        found = (f"{count} {label}{'s' * (count > 1)}" for label, count in counts.items())
-        return ", ".join(found) or "(no detections)"
+            best = ", ".join(f"{each.label} {each.score:.2f}" for each in self.result.top(5))
+            return f"{best}, "
+        counts = Counter(
+            sorted(zip(self.result.class_ids.tolist(), self.result.labels, strict=True))
+        )
+        found = (f"{count} {label}{'s' * (count > 1)}, " for (_, label), count in counts.items())
+        return "".join(found) or "(no detections), "
 
     def summary(self, normalize: bool = False, decimals: int = 5) -> list[dict[str, Any]]:
         """Return a dict for each box with name, class, confidence and box."""
@@ -354,10 +360,8 @@ class Results:
         self, save_dir: str | Path, file_name: str | Path = "", *, overwrite: bool = False
     ) -> list[Path]:
         """Write each box as save_dir/label/picture.jpg; return the paths."""
-        found, picture = self._boxes_of("save_crop()"), self._read()
+        found, picture = _with_margin(self._boxes_of("save_crop()")), self._read()
         if file_name:
-            from dataclasses import replace
-
             found = replace(found, path=str(file_name), frame=None)
         return found.save_crop(save_dir, picture, overwrite=overwrite)
 
@@ -373,6 +377,18 @@ class Results:
         if isinstance(self.result, Classification):
             raise InputError(f"{what}: expected boxes, got the probabilities of a classifier")
         return self.result
+
+
+def _with_margin(result: Result) -> Result:
+    """Enlarge the boxes as ultralytics does for crops, to whole pixels inside the picture."""
+    width, height = result.size
+    middle = (result.xyxy[:, :2] + result.xyxy[:, 2:]) / 2
+    half = ((result.xyxy[:, 2:] - result.xyxy[:, :2]) * _CROP_GAIN + _CROP_PIXELS) / 2
+    edges = np.trunc(np.hstack([middle - half, middle + half])).clip(0, [width, height] * 2)
+    edges += [_INSIDE, _INSIDE, -_INSIDE, -_INSIDE]  # crops() rounds outwards
+    centres, sides = (edges[:, :2] + edges[:, 2:]) / 2, edges[:, 2:] - edges[:, :2]
+    xywhn = np.hstack([centres, sides]) / ([width, height] * 2)
+    return replace(result, xywhn=xywhn.astype(np.float32))
 
 
 def _with_classes(image: Image.Image, classes: Iterable[Ranked]) -> Image.Image:

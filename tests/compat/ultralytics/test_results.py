@@ -17,7 +17,7 @@ import engine
 from engine.compat.ultralytics.results import Results
 from engine.errors import ImageError, InputError
 from engine.vision.frame import Frame
-from engine.vision.image import Picture
+from engine.vision.image import Picture, read
 from tests.pictures import write_picture
 
 
@@ -80,7 +80,7 @@ def test_text(result):
     assert first["box"]["x1"] == pytest.approx(float(result.boxes.xyxyn[0, 0]), abs=1e-4)
     count = result.boxes.cls.tolist().count(first["class"])
     assert f"{count} {first['name']}" in result.verbose()
-    assert result[:0].verbose() == "(no detections)"
+    assert result[:0].verbose() == "(no detections), "
     assert repr(result).startswith("<Results a.png, 100 x 50:")
 
 
@@ -246,3 +246,19 @@ def test_save_txt_of_a_classifier_writes_the_best_five_classes(classifier, tmp_p
     expected = [f"{probs.data[each]:.2f} {result.names[each]}" for each in probs.top5]
     result.save_txt(tmp_path / "best.txt", save_conf=True)
     assert (tmp_path / "best.txt").read_text().splitlines() == expected
+
+
+def test_crops_have_the_margin_of_ultralytics(model, tmp_path):
+    """Boxes grow by 2 % and 10 pixels, and their edges are cut to whole pixels."""
+    (result,) = model("a.png", conf=0.01, iou=1.0, max_det=3)
+    result.save_crop(tmp_path / "crops", "x.jpg")
+    height, width = result.orig_shape
+    expected = []
+    for x, y, w, h in result.boxes.xywh.tolist():
+        w, h = w * 1.02 + 10, h * 1.02 + 10
+        left, top = max(0, int(x - w / 2)), max(0, int(y - h / 2))
+        right, bottom = min(width, int(x + w / 2)), min(height, int(y + h / 2))
+        expected.append((right - left, bottom - top))
+    sizes = [read(str(each)).size for each in (tmp_path / "crops").rglob("*.jpg")]
+    assert len(sizes) == 3
+    assert sorted(sizes) == sorted(expected)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _MAX_CONFUSED = 5
 _KEEP_ALL = 1.0  # no IoU exceeds it
+_MIN_SCORE, _THRESHOLD = 0.005, 0.25  # of what is ranked, and of what is counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     boxes = parser.add_argument_group("detections")
     boxes.add_argument("--detections", metavar="FILE", help="COCO results instead of a model's")
     boxes.add_argument(
-        "--min-score", type=float, default=0.005, help="minimum score to be ranked (0.005)"
+        "--min-score",
+        type=float,
+        help="minimum score to be ranked (0.005, or a lower --threshold; of a FILE all are)",
     )
     boxes.add_argument("--nms", type=float, default=0.45, help="maximum IoU within a class (0.45)")
     boxes.add_argument(
@@ -69,7 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rules.add_argument("--method", default="coco", help="coco, voc, voc11 or darknet (coco)")
     rules.add_argument("--match-iou", type=float, default=0.5, help="minimum IoU of a hit (0.5)")
     rules.add_argument(
-        "--threshold", type=float, default=0.25, help="score threshold of the counts (0.25)"
+        "--threshold",
+        type=float,
+        help="score threshold of the counts (0.25, or a higher --min-score)",
     )
     rules.add_argument("--points", type=int, default=0, help="darknet's: 0 (area), 11 or 101 (0)")
     output = parser.add_argument_group("output")
@@ -91,7 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.evaluate import charts, coco_files
     from engine.evaluate.score import Rules, score
 
-    rules = Rules(arguments.method, arguments.match_iou, arguments.threshold, arguments.points)
+    min_score, threshold = _scores(arguments)
+    rules = Rules(arguments.method, arguments.match_iou, threshold, arguments.points)
     if rules.method == "darknet" and arguments.resize == "cfg":
         arguments.resize = "exact"  # the same with darknet's rounding: IoUs depend on it
     source = _source(arguments)
@@ -106,11 +112,14 @@ def run(arguments: argparse.Namespace) -> int:
         _protect_inputs(truth, document, folders["curves"])
         examples, failures = _examples_from_file(arguments, truth)
         about: dict[str, object] = {"detections": arguments.detections}
+        if arguments.min_score is not None:
+            about["min_score"] = min_score
+            examples = [each.above(min_score) for each in examples]
     else:
         chosen = {"nms": arguments.nms, "hierarchy": arguments.hierarchy}
         chosen |= _sources.trust(arguments) | _sources.decoding(arguments)
         chosen |= _model.tiling(arguments)
-        with _model.load(arguments, threshold=arguments.min_score, **chosen) as detector:
+        with _model.load(arguments, threshold=min_score, **chosen) as detector:
             if detector.task != "detector":
                 raise InputError(f"{arguments.cfg}: is not a detector. Try: classify --list")
             truth = _truth_for(arguments, source, detector)
@@ -119,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
             about = {
                 "cfg": str(arguments.cfg),
                 "device": detector.device,
-                "min_score": arguments.min_score,
+                "min_score": min_score,
                 "nms": detector.suppression.threshold,
                 "nms_kind": detector.suppression.kind,
                 "hierarchy": detector.settings.hierarchy,
@@ -162,6 +171,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 # ------------------------------------------------------------ input
+
+
+def _scores(arguments: argparse.Namespace) -> tuple[float, float]:
+    """Return the lowest score that is ranked, and that of the counts, which need all above it."""
+    from engine.arguments import fraction
+
+    least, counted = arguments.min_score, arguments.threshold
+    least = None if least is None else fraction("--min-score", least)
+    counted = None if counted is None else fraction("--threshold", counted)
+    if least is None:
+        least = _MIN_SCORE if counted is None else min(_MIN_SCORE, counted)
+    if counted is None:
+        counted = max(_THRESHOLD, least)
+    if counted < least:
+        problem = f"is below --min-score {least:g}, and boxes between them would not be counted"
+        raise InputError(f"--threshold {counted:g}: {problem}. Give one of them")
+    return least, counted
 
 
 def _source(arguments: argparse.Namespace) -> str:
@@ -345,7 +371,8 @@ def _lines(report: Report, truth: GroundTruth, about: dict[str, object]) -> Iter
         ranked = f"score above {about['min_score']}, nms {about['nms_kind']} {about['nms']}"
         rows.append(["detections", f"{ranked}, {about['device']}"])
     else:
-        rows.append(["detections", str(about["detections"])])
+        limit = f", score above {about['min_score']}" if "min_score" in about else ""
+        rows.append(["detections", f"{about['detections']}{limit}"])
     rows.append(["counts", f"score above {rules.threshold:g}, IoU {rules.match_iou:g}"])
     yield from align(rows)
     yield ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -98,6 +98,11 @@ class Example:
     objects: Objects
     detections: Detections
     path: str | None = None
+
+    def above(self, min_score: float) -> Example:
+        """Return the picture without the detections that have at most this score."""
+        kept = np.flatnonzero(self.detections.scores > min_score)
+        return replace(self, detections=self.detections.take(kept))
 
 
 @dataclass(frozen=True, eq=False)

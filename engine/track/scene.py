@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from engine.arguments import check_kind
+from engine.errors import ImageError, InputError
 from engine.track.counting import Anchor, Counts, Line, Zone, anchors, checked_anchor
 from engine.track.tracker import Tracker
 from engine.vision.overlay import Overlay, Point
@@ -64,6 +66,8 @@ class Scene:
     ) -> None:
         self.tracker = tracker or Tracker()
         self._anchor = checked_anchor(anchor)
+        for name, given in (("lines", lines), ("zones", zones)):
+            check_kind(name, given, Iterable, "a list")
         self._counts = Counts(lines, zones, anchor=anchor) if lines or zones else None
         self._trails: dict[int, deque[tuple[float, Point]]] = {}
 
@@ -73,6 +77,8 @@ class Scene:
         `seconds` is the time of the frame, by default that of the result's frame of a video, and
         else the next one at the tracker's rate.
         """
+        if isinstance(result, ImageError):
+            raise InputError(f"result: expected a Result, got the error {result}. Call skip()")
         followed = self.tracker.follow(result, seconds=seconds)
         counts = self._counts.update(followed) if self._counts else None
         marks = tuple(self._counts.marks(followed.size)) if self._counts else ()

@@ -314,4 +314,6 @@ def _checked(boxes: Any, scores: Any, classes: Any) -> tuple[Array, Array, Array
         if values.shape != (len(edges),):
             expected = f"one for each of {len(edges)} boxes"
             raise InputError(f"{name}: expected {expected}, got {values.shape}")
+    if classes.dtype.kind not in "iubf" and classes.size:
+        raise InputError(f"classes: expected numbers of classes, got {classes.dtype}")
     return edges, scores, classes

@@ -360,12 +360,42 @@ def test_inputs_are_not_replaced(evaluate, dataset, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("options", "ranked", "counted"),
+    [
+        ([], 0.005, 0.25),
+        (["--min-score", "0.5"], 0.5, 0.5),
+        (["--threshold", "0.001"], 0.001, 0.001),
+        (["--min-score", "0.001", "--threshold", "0.3"], 0.001, 0.3),
+    ],
+)
+def test_counts_are_those_of_the_threshold_that_is_told(
+    evaluate, dataset, tmp_path, options, ranked, counted
+):
+    _, found = report_of(evaluate, dataset, *options)
+    assert (found["min_score"], found["threshold"]) == (ranked, counted)
+    lowest = ("--min-score", "0.0001", "--save-coco", tmp_path / "all")
+    _, all_boxes = report_of(evaluate, dataset, *lowest, "--threshold", str(counted))
+    assert found["counts"] == all_boxes["counts"]
+    files = ("--detections", tmp_path / "all/detections.json", "--names", tmp_path / "names")
+    (tmp_path / "names").write_text("\n".join(NAMES))
+    _, scored = report_of(
+        evaluate, dataset, *files, "--min-score", str(ranked), *options, model=False
+    )
+    for part in ("counts", "summary"):
+        assert scored[part] == found[part]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--method", "cocoo"], "method: expected coco, voc, voc11, darknet, got 'cocoo'."),
         (["--points", "11"], "points: only with the method darknet"),
         (["--match-iou", "0"], "match_iou: expected above 0"),
-        (["--min-score", "-1"], "threshold: expected a number from 0 to 1, got -1.0"),
+        (["--min-score", "-1"], "--min-score: expected a number from 0 to 1, got -1.0"),
+        (
+            ["--min-score", ".5", "--threshold", ".25"],
+            "--threshold 0.25: is below --min-score 0.5, and boxes between them would not be",
+        ),
         (["more"], "expected one LIST, DIR or .json file, got 2"),
         (["--labels", "/none/such"], "--labels /none/such: expected a folder"),
         (["--detections", "/none/such.json"], "/none/such.json: cannot be read: No such file"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from engine.errors import InputError
+from engine.errors import ImageError, InputError
 from engine.track import Line, Scene, Tracker, Zone
 from engine.vision.colours import colour_of
 from engine.vision.result import Result
@@ -94,3 +94,12 @@ def test_points_may_be_arrays_and_lists():
     for wrong in ([1, 2, 3], "zone", [[0, 0], [1]], None):
         with pytest.raises(InputError, match=r"^yard: expected"):
             Zone(wrong, "yard")
+
+
+def test_wrong_arguments_are_one_line():
+    with pytest.raises(InputError, match=r"^lines: expected a list, got Line"):
+        Scene(lines=Line((0, 0), (1, 1)))
+    with pytest.raises(InputError, match=r"got the error x\.jpg: gone\. Call skip\(\)"):
+        Scene().follow(ImageError("x.jpg: gone"))
+    with pytest.raises(InputError, match=r"^classes: expected numbers of classes"):
+        Tracker().update([[0, 0, 9, 9]], [0.9], ["car"])

@@ -22,7 +22,7 @@ from engine.backends import device_name
 from engine.compat.ultralytics.detectors import Detectors
 from engine.compat.ultralytics.keywords import check
 from engine.compat.ultralytics.metrics import Metrics
-from engine.compat.ultralytics.results import Results
+from engine.compat.ultralytics.results import Results, inside
 from engine.compat.ultralytics.run_folder import RunFolder
 from engine.detector import Detector
 from engine.errors import ImageError, InputError, suggest
@@ -266,7 +266,8 @@ class YOLO:
             if isinstance(result, ImageError):
                 broken.append(result)
                 continue
-            detections, objects = Detections.from_result(result), entry.objects(result.size)
+            detections = Detections.from_result(inside(result))
+            objects = entry.objects(result.size)
             examples.append(Example(entry.image_id, result.size, objects, detections, entry.path))
         for each in (*truth.warnings(), *broken):
             _log.warning("%s", each)

@@ -44,7 +44,7 @@ _UNUSED_PLOT = ("kpt_line", "kpt_radius", "masks")  # which no result has
 _SPEED = {"prepare": "preprocess", "network": "inference", "suppress": "postprocess"}
 
 
-def _inside(result: Result) -> Result:
+def inside(result: Result) -> Result:
     """Return the result with boxes that end at the edges of the picture, as in ultralytics.
 
     Programs cut them out by these numbers, and NumPy counts negative ones from the other end.
@@ -97,7 +97,7 @@ class Results:
         *,
         name: str = "image0.jpg",
     ) -> None:
-        self.result = _inside(result) if isinstance(result, Result) else result
+        self.result = inside(result) if isinstance(result, Result) else result
         self.path = result.path or name
         self.save_dir = None if save_dir is None else str(save_dir)
         self.names: Mapping[int, str] = dict(enumerate(result.names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from engine.vision.frame import Frame
 if TYPE_CHECKING:
     from engine.sources.video_writer import VideoWriter
 
+
+_log = logging.getLogger("engine")
 
 _MAX_STEM = 100  # bytes: a number follows, and save_crop() cuts what is still too long
 
@@ -135,11 +138,19 @@ class RunFolder:
         if video is None and self._save:
             result.save(_without_link(self._picture(name)), **self._drawing)
         if self._save_txt:
-            path = self._labels(name)
-            path.unlink(missing_ok=True)  # only with exist_ok; save_txt() appends
-            result.save_txt(path, self._save_conf)
+            self._write_labels(self._labels(name), result)
         if self._save_crop:
             result.save_crop(self.path / "crops", f"{name}.jpg", overwrite=self._exist_ok)
+
+    def _write_labels(self, path: Path, result: Results) -> None:
+        """Write labels; those of an earlier run, or of somebody, stay if there are none now."""
+        is_old = path.exists()  # only with exist_ok
+        if is_old and result.boxes is not None and not len(result.boxes):
+            what = "%s: nothing was found in the picture now, so the labels of before are kept"
+            _log.warning(what, shown(path))
+            return
+        path.unlink(missing_ok=True)  # save_txt() appends
+        result.save_txt(path, self._save_conf)
 
     def _picture(self, name: str) -> Path:
         return self.path / f"{name}.jpg"

@@ -625,3 +625,24 @@ def test_an_existing_folder_of_pictures_is_refused(model, folder, what):
         with pytest.raises(InputError, match="is a folder that pictures are read from"):
             model(source, **run)
     assert mine.read_text() == "1 .5 .5 .1 .1\n"
+
+
+def test_labels_stay_if_nothing_is_found_now(model, folder, caplog):
+    run = {"save_txt": True, "project": "t", "name": "a", "exist_ok": True}
+    mine = folder / "t/a/labels/a.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("1 .5 .5 .1 .1\n")
+    model("a.png", conf=1.0, **run)
+    assert mine.read_text() == "1 .5 .5 .1 .1\n"
+    assert "nothing was found in the picture now, so the labels of before are kept" in caplog.text
+    (found,) = model("a.png", **LOW, **run)
+    assert mine.read_text() == found.result.to_yolo()
+
+
+def test_a_network_agrees_with_its_own_labels(model):
+    """Also where its boxes lie beyond the edges, at which those of predict() end."""
+    options = {"conf": 0.3, "iou": 0.45}
+    found = model("more", save_txt=True, project="t", name="own", **options)
+    assert sum(map(len, found))
+    metrics = model.val("more", labels="t/own/labels", **options)
+    assert metrics.box.map > 0.999

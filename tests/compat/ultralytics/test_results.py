@@ -184,9 +184,9 @@ def test_no_label_file_without_a_line(result, model):
     model(["a.png", "more/b.png"], conf=1.0, save_txt=True, project="t", name="a")
     assert list(Path("t/a").rglob("*")) == [Path("t/a/labels")]
     model("a.png", conf=0.01, save_txt=True, project="t", name="a", exist_ok=True)
-    assert Path("t/a/labels/a.txt").exists()
+    before = Path("t/a/labels/a.txt").read_bytes()
     model("a.png", conf=1.0, save_txt=True, project="t", name="a", exist_ok=True)
-    assert not Path("t/a/labels/a.txt").exists()
+    assert Path("t/a/labels/a.txt").read_bytes() == before
 
 
 def test_a_data_frame(result):

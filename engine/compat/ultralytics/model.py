@@ -18,6 +18,7 @@ import numpy as np
 
 from engine import loading
 from engine.arguments import check_kind, is_whole, whole
+from engine.arrays import Array
 from engine.backends import device_name
 from engine.compat.ultralytics.detectors import Detectors
 from engine.compat.ultralytics.keywords import check
@@ -31,6 +32,7 @@ from engine.loading import Size
 from engine.sources.item import Item
 from engine.sources.pictures import is_file, items_of, name_of
 from engine.sources.reader import FrameSelection
+from engine.sources.unchanging import unchanging
 from engine.vision.image import Source, is_of_file
 
 _log = logging.getLogger("engine")
@@ -357,11 +359,17 @@ class _Pictures:
     def __init__(self, sources: Iterable[Any], stride: int) -> None:
         self._stopped = Event()
         selection = FrameSelection(whole("vid_stride", stride))
-        self._items = items_of(sources, selection, stopped=self._stopped)
+        kept = unchanging(sources, _is_copied_by_in_rgb)
+        self._items = items_of(kept, selection, stopped=self._stopped)
         self._read: deque[Item] = deque()
 
     def __iter__(self) -> Iterator[Any]:
+        has_warned = False
         for number, item in enumerate(self._items):
+            if item.name.lower().endswith(".gif") and not has_warned:
+                what = "%s: only the first frame of a GIF is read. Convert it to a video for others"
+                _log.warning(what, shown(item.name))
+                has_warned = True
             name = f"image{number}.jpg" if name_of(item.source) is None else item.name
             self._read.append(replace(item, name=name, source=name))
             yield _in_rgb(item.source)
@@ -511,9 +519,13 @@ def _known(options: dict[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in options.items() if name not in (*_ONLY, "verbose")}
 
 
+def _is_copied_by_in_rgb(source: Array) -> bool:
+    return source.ndim == 3 and source.shape[2] in (3, 4)
+
+
 def _in_rgb(source: Any) -> Any:
     """Turn an array in BGR or BGRA order, ultralytics' order, into RGB or RGBA."""
-    if isinstance(source, np.ndarray) and source.ndim == 3 and source.shape[2] in (3, 4):
+    if isinstance(source, np.ndarray) and _is_copied_by_in_rgb(source):
         return source[:, :, [2, 1, 0, 3][: source.shape[2]]]
     return source
 

@@ -646,3 +646,24 @@ def test_a_network_agrees_with_its_own_labels(model):
     assert sum(map(len, found))
     metrics = model.val("more", labels="t/own/labels", **options)
     assert metrics.box.map > 0.999
+
+
+def test_the_frames_of_a_gif_are_missed_with_a_line(model, folder, caplog):
+    with Image.open("a.png") as first, Image.open("more/b.png") as second:
+        first.save("a.gif", save_all=True, append_images=[second])
+    assert len(model(["a.gif", "a.gif"])) == 2
+    what = "a.gif: only the first frame of a GIF is read. Convert it to a video for others"
+    assert [each.getMessage() for each in caplog.records].count(what) == 1
+
+
+def test_a_generator_may_use_one_image_for_all_pictures(model):
+    def frames():
+        image = Image.new("L", (100, 50))
+        for name in ("a.png", "more/b.png", "more/a.png"):
+            with Image.open(name) as other:
+                image.paste(other.convert("L"))
+            yield image
+
+    expected = [model(image.copy(), **LOW)[0].boxes.data.tolist() for image in frames()]
+    found = [each.boxes.data.tolist() for each in model(frames(), batch=3, stream=True, **LOW)]
+    assert found == expected

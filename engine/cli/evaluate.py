@@ -94,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         return _mot.run(arguments)
     from engine.evaluate import charts, coco_files
+    from engine.evaluate.curves import best_threshold
     from engine.evaluate.score import Rules, score
 
     min_score, threshold = _scores(arguments)
@@ -152,7 +153,10 @@ def run(arguments: argparse.Namespace) -> int:
             "label_problems": truth.problems,
             "unreadable": failures,
         }
-        document.write(ground_truth=source, **about, **report.to_dict(), **problems)
+        best = best_threshold(report)
+        best_f1 = None if best is None else {"f1": best[1], "threshold": best[0]}
+        figures = {**report.to_dict(), "best_mean_f1": best_f1}
+        document.write(ground_truth=source, **about, **figures, **problems)
     if folders["save_coco"]:
         coco_files.write(folders["save_coco"], truth, examples, overwrite=arguments.overwrite)
     if folders["curves"]:

@@ -133,6 +133,10 @@ def test_json_holds_the_report_and_its_conditions(evaluate, dataset, method):
         sum(each["objects"] for each in document["classes"]) == document["counts"]["objects"] == 3
     )
     assert [each["image_id"] for each in document["images"]] == [1, 2, 3, 4]
+    best = document["best_mean_f1"]
+    _, out, _ = evaluate(dataset, "--method", method, "--threshold", "0.1")
+    line = f"best mean F1: {best['f1']:.3f} at a score threshold of {best['threshold']:.3f}"
+    assert line in out
     assert len(document["images"]) == document["pictures"] == 4
     assert document["unlabelled"] == 1
 

@@ -37,7 +37,9 @@ def run(data: bytes) -> None:
         return
     working_directory = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
+        inner = Path(folder, "inner")  # so that .. is not a folder that others fill
+        inner.mkdir()
+        os.chdir(inner)
         try:
             Path("given.txt").write_bytes(data)
             for item in expand(["given.txt"]):

@@ -418,8 +418,9 @@ class Detector:
         On Linux, with at least four `workers`, on a GPU two, processes decode files and bytes once
         a hundred have been read, one for each worker and on a GPU three more. They end with the
         detector, or after a minute without pictures.
-        Arrays and Pillow images of a generator are copied, so that it may fill one buffer again and
-        again; those of a list, and rows of pin(), are taken as they are.
+        Arrays and Pillow images of a generator, or of anything else that is no sequence, are
+        copied, so that it may fill one buffer again and again; those of a list, and rows of pin(),
+        are taken as they are.
         If `sources` has a method `stop`, it is called when the stream is closed, so that an
         iteration which waits for a picture can end.
         A picture that cannot be read raises its ImageError; with on_error="yield" the error takes
@@ -669,7 +670,7 @@ def _refuse_one(sources: object) -> None:
     what = ""
     if isinstance(sources, (bytes, bytearray, memoryview)):
         what = "bytes"
-    elif hasattr(sources, "read"):
+    elif hasattr(sources, "readline"):  # a camera that yields frames may have read(), too
         what = "a file"
     elif isinstance(sources, np.ndarray) and sources.dtype.kind not in "OUS":
         is_one = sources.ndim < 3 or (sources.ndim == 3 and sources.shape[2] in (1, 3, 4))

@@ -194,8 +194,23 @@ def frames_of_one_file(pictures):
     yield from ImageSequence.Iterator(Image.open(file))
 
 
+class Camera:
+    """Frames of one buffer, from an object that is no iterator and has read() as a file has."""
+
+    def __init__(self, pictures):
+        self._pictures = pictures
+
+    def read(self):
+        raise NotImplementedError
+
+    def __iter__(self):
+        return frames_of_one_buffer(self._pictures)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("frames", [frames_of_one_buffer, frames_of_one_image, frames_of_one_file])
+@pytest.mark.parametrize(
+    "frames", [Camera, frames_of_one_buffer, frames_of_one_image, frames_of_one_file]
+)
 def test_a_generator_may_use_one_buffer_for_all_pictures(detector, frames, workers):
     pictures = [picture(number) for number in range(7)]
     streamed = detector.stream(frames(pictures), workers=workers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,12 @@ from engine.vision.image import Picture, is_image
 def unchanging(
     sources: Iterable[Any], may_stay: Callable[[np.ndarray[Any, Any]], bool]
 ) -> Iterable[Any]:
-    """Copy the pictures of an iterator, which may write the next one into the same memory.
+    """Copy the pictures of what can only be iterated, as it may write all into the same memory.
 
-    Cameras fill one buffer again and again. The pictures of a list exist at the same time, so they
-    are taken as they are, and so are arrays that `may_stay`.
+    Cameras fill one buffer again and again. The pictures of a sequence exist at the same time, so
+    they are taken as they are, and so are arrays that `may_stay`.
     """
-    if not isinstance(sources, Iterator):
+    if hasattr(sources, "__getitem__"):
         return sources
     return (_copy(each, may_stay) for each in sources)
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from engine import loading
 from engine.arguments import check_kind, is_whole, whole
-from engine.arrays import Array
 from engine.backends import device_name
 from engine.compat.ultralytics.detectors import Detectors
 from engine.compat.ultralytics.keywords import check
@@ -32,7 +31,6 @@ from engine.loading import Size
 from engine.sources.item import Item
 from engine.sources.pictures import is_file, items_of, name_of
 from engine.sources.reader import FrameSelection
-from engine.sources.unchanging import unchanging
 from engine.vision.image import Source, is_of_file
 
 _log = logging.getLogger("engine")
@@ -359,8 +357,7 @@ class _Pictures:
     def __init__(self, sources: Iterable[Any], stride: int) -> None:
         self._stopped = Event()
         selection = FrameSelection(whole("vid_stride", stride))
-        kept = unchanging(sources, _is_copied_by_in_rgb)
-        self._items = items_of(kept, selection, stopped=self._stopped)
+        self._items = items_of(sources, selection, stopped=self._stopped)
         self._read: deque[Item] = deque()
 
     def __iter__(self) -> Iterator[Any]:
@@ -519,13 +516,9 @@ def _known(options: dict[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in options.items() if name not in (*_ONLY, "verbose")}
 
 
-def _is_copied_by_in_rgb(source: Array) -> bool:
-    return source.ndim == 3 and source.shape[2] in (3, 4)
-
-
 def _in_rgb(source: Any) -> Any:
     """Turn an array in BGR or BGRA order, ultralytics' order, into RGB or RGBA."""
-    if isinstance(source, np.ndarray) and _is_copied_by_in_rgb(source):
+    if isinstance(source, np.ndarray) and source.ndim == 3 and source.shape[2] in (3, 4):
         return source[:, :, [2, 1, 0, 3][: source.shape[2]]]
     return source
 

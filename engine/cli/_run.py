@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from engine.cli import FAILED
@@ -157,33 +158,26 @@ class _Stoppable:
         return self._pictures
 
 
+@dataclass(eq=False)
 class _Outputs:
     """The sinks of a run, of which none changes a file before the first picture is done."""
 
-    def __init__(
-        self,
-        sinks: Sequence[Sink],
-        about: dict[str, Any],
-        labels: Sequence[str],
-        progress: Progress,
-        interrupts: Interrupts,
-    ) -> None:
-        self._sinks = sinks
-        self._about = about
-        self._labels = labels
-        self._progress = progress
-        self._interrupts = interrupts
-        self._started: list[Sink] = []
-        self.have_begun = False
+    sinks: Sequence[Sink]
+    about: dict[str, Any]
+    labels: Sequence[str]
+    progress: Progress
+    interrupts: Interrupts
+    have_begun: bool = field(default=False, init=False)
+    _started: list[Sink] = field(default_factory=list, init=False)
 
     def begin(self) -> None:
         """Start the sinks, once."""
         if self.have_begun:
             return
         self.have_begun = True
-        with self._interrupts.deferred():
-            for sink in self._sinks:
-                sink.begin(self._about, self._labels)
+        with self.interrupts.deferred():
+            for sink in self.sinks:
+                sink.begin(self.about, self.labels)
                 self._started.append(sink)
 
     @contextmanager
@@ -193,26 +187,26 @@ class _Outputs:
         `report_interrupt` is called when they are complete after an interrupt.
         """
         try:
-            for sink in self._sinks:  # all before one changes a file: a refused run changes none
+            for sink in self.sinks:  # all before one changes a file: a refused run changes none
                 sink.lock()
             try:
                 yield
             except KeyboardInterrupt:  # the usual way to stop a camera
                 try:
-                    with self._interrupts.deferred():
+                    with self.interrupts.deferred():
                         _cut_short(self._started)
-                    _finish(self._started, self._progress, self._interrupts)
+                    _finish(self._started, self.progress, self.interrupts)
                 except EngineError as error:  # the interrupt stays the reason for the end
-                    self._progress.print_stderr(f"Error: {error}")
+                    self.progress.print_stderr(f"Error: {error}")
                 report_interrupt()
                 raise
-            _finish(self._started, self._progress, self._interrupts)
+            _finish(self._started, self.progress, self.interrupts)
         except BaseException:
-            for sink in self._sinks:
+            for sink in self.sinks:
                 sink.discard()
             raise
         finally:
-            self._progress.stop()
+            self.progress.stop()
 
 
 def _cut_short(sinks: Sequence[Sink]) -> None:

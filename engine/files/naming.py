@@ -68,7 +68,7 @@ def without_crop_number(name: str) -> str:
 
 
 def shortened(name: str, most: int = _MAX_BYTES) -> str:
-    """Cut a name that is too long for the name of a file, to at most so many bytes."""
+    """Cut a name that is too long for a file, to at most `most` bytes."""
     name = name[:most]
     while len(os.fsencode(name)) > most:
         name = name[:-1]

@@ -143,10 +143,10 @@ class RunFolder:
             result.save_crop(self.path / "crops", f"{name}.jpg", overwrite=self._exist_ok)
 
     def _write_labels(self, path: Path, result: Results) -> None:
-        """Write labels; those of an earlier run, or of somebody, stay if there are none now."""
+        """Write labels. If nothing was found, a file that exists already stays."""
         is_old = path.exists()  # only with exist_ok
         if is_old and result.boxes is not None and not len(result.boxes):
-            what = "%s: nothing was found in the picture now, so the labels of before are kept"
+            what = "%s: nothing was found in the picture now, so its earlier labels are kept"
             _log.warning(what, shown(path))
             return
         path.unlink(missing_ok=True)  # save_txt() appends

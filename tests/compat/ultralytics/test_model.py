@@ -634,7 +634,7 @@ def test_labels_stay_if_nothing_is_found_now(model, folder, caplog):
     mine.write_text("1 .5 .5 .1 .1\n")
     model("a.png", conf=1.0, **run)
     assert mine.read_text() == "1 .5 .5 .1 .1\n"
-    assert "nothing was found in the picture now, so the labels of before are kept" in caplog.text
+    assert "nothing was found in the picture now, so its earlier labels are kept" in caplog.text
     (found,) = model("a.png", **LOW, **run)
     assert mine.read_text() == found.result.to_yolo()
 

@@ -81,7 +81,7 @@ def _plain(source: Readable, most: int) -> Readable:
     jpeg = plain_jpeg(encoded.content)
     if jpeg is None or jpeg.width * jpeg.height > most:
         return encoded
-    return PlainPicture(jpeg, encoded.path)
+    return PlainPicture(jpeg, encoded.path, encoded.stamp)
 
 
 def _result(
@@ -95,7 +95,7 @@ def _result(
     jpeg = plain.jpeg
 
     def encoded() -> Encoded:
-        return Encoded(bytes(jpeg.content), plain.path)
+        return Encoded(bytes(jpeg.content), plain.path, plain.stamp)
 
     if there is None:
         return encoded()
@@ -103,7 +103,7 @@ def _result(
     if orient and jpeg.orientation != 1:
         layout = layout.upright(jpeg.orientation)
     height, width, row_step, column_step, first = layout
-    picture = EncodedPicture((width, height), plain.path, lambda: decode(encoded()))
+    picture = EncodedPicture((width, height), plain.path, lambda: decode(encoded()), plain.stamp)
 
     def to_host() -> Array:
         return picture.pixels

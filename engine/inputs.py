@@ -18,7 +18,7 @@ from engine.errors import ImageError, InputError, suggest
 from engine.plan.shapes import Shape
 from engine.settings import Settings
 from engine.vision import image, resize, tiles
-from engine.vision.image import Decoder, Encoded, Picture, Source, Stamp
+from engine.vision.image import Decoder, Encoded, Picture, Source
 from engine.vision.plain_jpeg import PlainPicture
 from engine.vision.resize import Fit, Placement
 from engine.vision.tiles import Area
@@ -53,7 +53,6 @@ class Prepared(NamedTuple):
     placement: Placement
     milliseconds: float
     tiles: tuple[Area, ...] = ()
-    stamp: Stamp | None = None  # of the file
 
     @property
     def rows(self) -> int:
@@ -173,7 +172,6 @@ class Intake:
         placed: list[Placed] = []
         pictures: list[Prepared | ImageError] = []
         placements: dict[tuple[int, int], Placement] = {}
-        stamps = [image.stamp_of(each) for each in sources]
         timed: Iterable[tuple[Readable, float]] = zip(sources, repeat(0.0))
         if ahead is not None and not bgr:
             timed = ahead(
@@ -183,7 +181,7 @@ class Intake:
                 max_pixels=max_pixels,
                 lenient=self.lenient,
             )
-        for (source, spent), stamp in zip(timed, stamps, strict=True):
+        for source, spent in timed:
             start = time.perf_counter() - spent / 1e3
             if isinstance(source, ImageError):
                 pictures.append(source)
@@ -220,7 +218,7 @@ class Intake:
             if cut:
                 placed += self._tiles(picture, cut)
                 milliseconds = (time.perf_counter() - start) * 1e3
-                pictures.append(Prepared(picture, placement, milliseconds, cut, stamp))
+                pictures.append(Prepared(picture, placement, milliseconds, cut))
                 continue
             row = None
             if self.scales:
@@ -228,7 +226,7 @@ class Intake:
                 resize.scale_into(picture.pixels, placement, row, exact=self.exact)
             placed.append(Placed(there or picture.pixels, placement, self.exact, row))
             milliseconds = (time.perf_counter() - start) * 1e3
-            pictures.append(Prepared(picture, placement, milliseconds, (), stamp))
+            pictures.append(Prepared(picture, placement, milliseconds))
         return Batch(tuple(placed), tuple(pictures))
 
     def takes(self, source: object) -> TypeGuard[Array]:

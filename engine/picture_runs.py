@@ -29,6 +29,7 @@ from engine.darknet.graph import Graph
 from engine.device_reading import DeviceReader
 from engine.errors import ImageError, InputError, within_memory
 from engine.files.naming import shown
+from engine.files.stamp import is_of_file
 from engine.filled_runs import Pending, filled_runs
 from engine.inputs import Batch, Intake, Prepared, ReadAhead, Wanted
 from engine.settings import Settings
@@ -37,7 +38,7 @@ from engine.vision import class_tree
 from engine.vision.boxes import NO_BOXES, Boxes, Suppression
 from engine.vision.classification import Classification
 from engine.vision.code import Code
-from engine.vision.image import Picture, Stamp, is_of_file
+from engine.vision.image import Picture
 from engine.vision.result import Result
 from engine.vision.tiles import Area, merge
 
@@ -365,7 +366,7 @@ class PictureRuns:
                 timing=timing,
                 top_k=settings.top_k,
                 frame=picture.frame,
-                stamp=entry.stamp,
+                stamp=picture.stamp,
                 picture=self._kept(picture) if keep == "always" else None,
             )
         codes = None
@@ -378,7 +379,6 @@ class PictureRuns:
             keep=keep,
             codes=codes,
             tiles=entry.tiles,
-            stamp=entry.stamp,
         )
 
     def _result(
@@ -391,11 +391,8 @@ class PictureRuns:
         keep: Keep,
         codes: Sequence[Code | None] | None = None,
         tiles: tuple[Area, ...] = (),
-        stamp: Stamp | None = None,
     ) -> Result:
-        keeps = keep == "always" or (
-            keep == "if needed" and not self._can_be_read_again(picture, stamp)
-        )
+        keeps = keep == "always" or (keep == "if needed" and not self._can_be_read_again(picture))
         return Result.of(
             found,
             self._kept(picture) if keeps else picture,
@@ -404,7 +401,6 @@ class PictureRuns:
             oriented=self._intake.orient,
             codes=codes,
             tiles=tiles,
-            stamp=stamp,
             keep_picture=keeps,
             is_untrusted=self._is_untrusted,
             sought=settings.classes,
@@ -418,9 +414,9 @@ class PictureRuns:
             picture.fetch()
         return picture
 
-    def _can_be_read_again(self, picture: Picture, stamp: Stamp | None) -> bool:
+    def _can_be_read_again(self, picture: Picture) -> bool:
         """Tell whether the path of a picture is enough: it is no video and no URL."""
-        if picture.path is None or self._is_untrusted or not is_of_file(stamp):
+        if picture.path is None or self._is_untrusted or not is_of_file(picture.stamp):
             return False
         return media_of(picture.path).kind is MediaKind.PICTURE
 

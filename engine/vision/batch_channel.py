@@ -51,6 +51,7 @@ class Decoded(NamedTuple):
     damage: str | None
     orientation: int
     log: Sequence[str]
+    stamp: Sequence[int] | None  # the fields of a Stamp
     encoded: int | None = None
 
 

@@ -27,6 +27,7 @@ from engine.arrays import Array
 from engine.concurrency import fork_safety, thread_cache
 from engine.concurrency.thread_cache import CachedThread
 from engine.errors import EngineError
+from engine.files.stamp import Stamp
 from engine.vision import decode_process, picture_limits
 from engine.vision.batch_channel import BatchChannel, Decoded, Job, SourceOf
 from engine.vision.image import Picture, path_of
@@ -432,6 +433,7 @@ def _picture_of(entry: Decoded, memory: Array | None, source: object, *, copies:
         None if entry.dpi is None else (entry.dpi[0], entry.dpi[1]),
         entry.damage,
         entry.orientation,
+        stamp=_stamp_of(entry),
     )
 
 
@@ -441,7 +443,11 @@ def _plain_picture_of(entry: Decoded, memory: Array | None, source: object) -> P
     height, width, channels = entry.shape
     content = memory[entry.place : entry.place + entry.encoded]
     jpeg = PlainJpeg(content, width, height, channels, entry.orientation)
-    return PlainPicture(jpeg, path_of(source))
+    return PlainPicture(jpeg, path_of(source), _stamp_of(entry))
+
+
+def _stamp_of(entry: Decoded) -> Stamp | None:
+    return None if entry.stamp is None else Stamp(*entry.stamp)
 
 
 def _spawn(count: int) -> tuple[subprocess.Popen[bytes], list[_Process]]:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ImageError
+from engine.files.stamp import Stamp
 from engine.vision import image
 from engine.vision.batch_channel import BatchChannel, Decoded, Job
 from engine.vision.plain_jpeg import PlainJpeg, plain_jpeg
@@ -95,7 +96,7 @@ class _Worker:
                                 return
                             yield None
                             continue
-                        yield _left_encoded(plain, writer, start)
+                        yield _left_encoded(plain, encoded.stamp, writer, start)
                         continue
                     source = encoded
                 picture = image.read(
@@ -127,15 +128,16 @@ class _Worker:
                 picture.damage,
                 picture.orientation,
                 tuple(self._log.lines),
+                picture.stamp,
             )
 
 
-def _left_encoded(plain: PlainJpeg, writer: _Writer, start: float) -> Decoded:
+def _left_encoded(plain: PlainJpeg, stamp: Stamp | None, writer: _Writer, start: float) -> Decoded:
     place = writer.write(np.frombuffer(plain.content, np.uint8))
     milliseconds = (time.perf_counter() - start) * 1e3
     shape = plain.height, plain.width, plain.channels
     return Decoded(
-        *(place, shape, False, milliseconds, (0, 0), None, None, plain.orientation, ()),
+        *(place, shape, False, milliseconds, (0, 0), None, None, plain.orientation, (), stamp),
         encoded=len(plain.content),
     )
 

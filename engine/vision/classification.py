@@ -10,9 +10,10 @@ import numpy as np
 
 from engine.arrays import Floats
 from engine.files.naming import name_and_size, shown
+from engine.files.stamp import Stamp
 from engine.vision import serialize
 from engine.vision.frame import Frame
-from engine.vision.image import Picture, Stamp
+from engine.vision.image import Picture
 
 
 class Ranked(NamedTuple):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from engine.arrays import Array
 from engine.errors import ImageError
 from engine.files.naming import line_of, shown
 from engine.files.regular import open_without_waiting, read_at_once
+from engine.files.stamp import NO_FILE, Stamp
 from engine.vision import damage as damages
 from engine.vision import picture_limits
 from engine.vision.decode import LENIENT_HINT, Admit, check_size, decode, decode_error, load
@@ -38,17 +39,6 @@ _HINTS = {
 }
 _STORE_HINT = " Only --ray reads from stores such as s3://."
 _FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange width and height
-
-
-class Stamp(NamedTuple):
-    """What another file, or another content of the same one, does not have alike."""
-
-    size: int
-    modified: int  # in nanoseconds
-    inode: int
-
-
-_NO_FILE = Stamp(-1, 0, 0)
 
 
 class ArrayLike(Protocol):
@@ -94,6 +84,7 @@ class Picture:
     damage: str | None = None  # what is wrong with a file that was decoded nevertheless
     orientation: int = 1  # of the file's EXIF, whether or not it was applied
     frame: Frame | None = None  # if it is one of a video
+    stamp: Stamp | None = field(default=None, repr=False)  # of the file, when it was read
 
     @classmethod
     def of(cls, pixels: Array) -> Picture:
@@ -144,8 +135,14 @@ class Picture:
 class EncodedPicture(Picture):
     """A picture whose pixels are somewhere else, and are decoded here when something asks."""
 
-    def __init__(self, size: tuple[int, int], path: str | None, decode: Callable[[], Picture]):
-        self.__dict__.update(_size=size, path=path, _decode=decode)
+    def __init__(
+        self,
+        size: tuple[int, int],
+        path: str | None,
+        decode: Callable[[], Picture],
+        stamp: Stamp | None = None,
+    ):
+        self.__dict__.update(_size=size, path=path, _decode=decode, stamp=stamp)
 
     @cached_property
     def _decoded(self) -> Picture:
@@ -189,19 +186,21 @@ class Encoded:
 
     content: bytes
     path: str | None = None
+    stamp: Stamp | None = None  # as that of a Picture
 
 
 def encoded_of(source: Source) -> Encoded | None:
     """Return what a path, bytes or a file holds, or None for what is decoded already."""
     if source is None or isinstance(source, Picture) or _is_array(source) or is_image(source):
         return None
-    content = _content_at_once(source)
-    if content is not None:
-        return Encoded(content, cast("str", source))
+    at_once = _content_at_once(source)
+    if at_once is not None:
+        return Encoded(at_once[0], cast("str", source), at_once[1])
     path = path_of(source)
     name = "picture" if path is None else shown(path)
     try:
-        return Encoded(_content(source, name), path)
+        content, stamp = _content(source, name)
+        return Encoded(content, path, stamp)
     except MemoryError as error:
         raise ImageError(f"{name}: picture: does not fit into memory") from error
 
@@ -237,20 +236,22 @@ def read(
     if bgr and not _is_array(source):
         raise ImageError(f"{name}: bgr: only an array can be in BGR order")
     try:
+        stamp = _stamp_without_file(source)
         if _is_array(source):
-            picture = Picture(_read_array(source, name, bgr=bgr, max_pixels=most), path)
+            picture = Picture(_read_array(source, name, bgr=bgr, max_pixels=most))
         elif is_image(source):
             picture = _from_loaded(*load(source, name, max_pixels=most), name, orient=orient)
         else:
             decode_encoded = decoder or _read_encoded_here
+            content, stamp = _content(source, name)
             picture = decode_encoded(
-                *(_content(source, name), name),
+                *(content, name),
                 channels=channels,
                 orient=orient,
                 max_pixels=most,
                 lenient=lenient,
             )
-        return replace(picture, path=path).with_channels(channels)
+        return replace(picture, path=path, stamp=stamp).with_channels(channels)
     except MemoryError as error:
         raise ImageError(f"{name}: picture: does not fit into memory") from error
 
@@ -386,58 +387,46 @@ def path_of(source: object) -> str | None:
     return named if isinstance(named, str) and named else None
 
 
-def stamp_of(source: Any) -> Stamp | None:
-    """Return the stamp of the file that a path names.
+def _stamp_without_file(source: object) -> Stamp | None:
+    """Return the stamp of a picture that does not come by a path.
 
-    It is taken before the file is read: one that changes in between counts as changed. What else
-    has a name is not the file of that name: a Pillow image may be another page, or have been drawn
-    on, and an open file may be in an archive.
+    What else has a name is not the file of that name: a Pillow image may be another page, or have
+    been drawn on, and an open file may be in an archive.
     """
-    if not isinstance(source, (str, os.PathLike)):
-        return None if isinstance(source, Picture) or path_of(source) is None else _NO_FILE
-    try:
-        about = os.stat(source)  # noqa: PTH116
-    except (OSError, ValueError):  # a URL, for example
-        return _NO_FILE
-    return Stamp(about.st_size, about.st_mtime_ns, about.st_ino)
-
-
-def is_of_file(stamp: Stamp | None) -> bool:
-    """Tell whether the picture of a result was read from the file that its path names."""
-    return stamp is not None and stamp != _NO_FILE
+    return None if path_of(source) is None else NO_FILE
 
 
 def read_again(path: str, stamp: Stamp | None, *, orient: bool, lenient: bool = False) -> Picture:
     """Read the picture of a result once more; refuse a file that is no longer the same."""
-    if stamp == _NO_FILE:
+    if stamp == NO_FILE:
         hint = "Use keep_pictures=True, or pass the picture"
         raise ImageError(
             f"{shown(path)}: picture: was not kept, and did not come by a path. {hint}"
         )
     picture = read(path, orient=orient, lenient=lenient)
-    if stamp is not None and stamp_of(path) != stamp:  # after reading: it may change meanwhile
+    if stamp is not None and picture.stamp != stamp:
         hint = "Keep the picture, or pass it"
         raise ImageError(f"{picture.name}: has changed since it was read. {hint}")
     return picture
 
 
-def _content(source: object, name: str) -> bytes:
+def _content(source: object, name: str) -> tuple[bytes, Stamp | None]:
     if isinstance(source, Encoded):
-        return source.content
+        return source.content, source.stamp
     if isinstance(source, (str, os.PathLike)):
         return _content_of_file(os.fspath(source), name)
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return bytes(source)
+        return bytes(source), None
     if hasattr(source, "read"):
-        return _content_of_stream(source, name)
+        return _content_of_stream(source, name), _stamp_without_file(source)
     raise ImageError(
         f"{name}: source: expected a path, bytes, a file, a Pillow image or an array,"
         f" got {type(source).__name__}"
     )
 
 
-def _content_at_once(source: object) -> bytes | None:
-    """Return what an ordinary file holds, or None if anything is not as usual.
+def _content_at_once(source: object) -> tuple[bytes, Stamp] | None:
+    """Return what an ordinary file holds, and its stamp, or None if anything is not as usual.
 
     Calls that read thousands of files a second spend a third of the time here.
     """
@@ -451,10 +440,10 @@ def _content_at_once(source: object) -> bytes | None:
         content = read_at_once(source, size + 1)
     except (OSError, ValueError):
         return None
-    return content if len(content) == size else None
+    return (content, Stamp.of(about)) if len(content) == size else None
 
 
-def _content_of_file(path: str | bytes, name: str) -> bytes:
+def _content_of_file(path: str | bytes, name: str) -> tuple[bytes, Stamp]:
     text = os.fsdecode(path)
     if text.lower().startswith(("http://", "https://", "file://")):
         raise ImageError(f"{name}: picture: expected a path, got an address")
@@ -476,7 +465,7 @@ def _content_of_file(path: str | bytes, name: str) -> bytes:
         hint = _STORE_HINT if "://" in text else _HINTS.get(text[:1], "")
         raise ImageError(f"{name}: picture: cannot be read: {reason}.{hint}") from error
     _check_bytes(len(content), name)
-    return content
+    return content, Stamp.of(about)
 
 
 def _content_of_stream(source: Any, name: str) -> bytes:

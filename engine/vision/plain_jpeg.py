@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.files.stamp import Stamp
+
 _MARKER, _FRAME = struct.Struct(">BBH"), struct.Struct(">BHHB")
 _SOI = b"\xff\xd8"
 _SOF0, _DHT, _EOI, _SOS, _DQT, _DRI = 0xC0, 0xC4, 0xD9, 0xDA, 0xDB, 0xDD
@@ -48,10 +50,11 @@ class PlainJpeg(NamedTuple):
 
 
 class PlainPicture(NamedTuple):
-    """Such a JPEG that was read, and its path."""
+    """Such a JPEG that was read, and what a Picture tells of its file."""
 
     jpeg: PlainJpeg
     path: str | None
+    stamp: Stamp | None = None
 
 
 class _UnusualError(Exception):

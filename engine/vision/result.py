@@ -25,13 +25,14 @@ from engine.files.naming import (
     shown,
 )
 from engine.files.real_paths import real
+from engine.files.stamp import Stamp
 from engine.vision import notebook, serialize
 from engine.vision.box_array import BoxArray
 from engine.vision.boxes import Boxes
 from engine.vision.classes import chosen_classes
 from engine.vision.code import Code
 from engine.vision.detection import Box, Detection
-from engine.vision.image import Picture, Source, Stamp, path_of, read, read_again
+from engine.vision.image import Picture, Source, path_of, read, read_again
 from engine.vision.overlay import Overlay
 from engine.vision.tables import Library, data_frame
 from engine.vision.tiles import Area
@@ -100,7 +101,6 @@ class Result:
         is_untrusted: bool = False,
         sought: Collection[int] | None = None,
         limit: int | None = None,
-        stamp: Stamp | None = None,
     ) -> Result:
         """Return the result for the `boxes` of `picture`, which fill the columns on first use."""
         result = cls.__new__(cls)
@@ -121,8 +121,8 @@ class Result:
             attributes["sought"] = sought
         if limit is not None:
             attributes["limit"] = limit
-        if stamp is not None:
-            attributes["stamp"] = stamp
+        if picture.stamp is not None:
+            attributes["stamp"] = picture.stamp
         attributes["_boxes"] = boxes
         if codes is not None:
             attributes["codes"] = codes

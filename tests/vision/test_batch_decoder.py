@@ -14,6 +14,7 @@ from PIL import Image
 
 import engine
 from engine.errors import ImageError
+from engine.files.stamp import is_of_file
 from engine.sources.archive import NamedBytes
 from engine.vision import batch_decoder, image
 from engine.vision.batch_decoder import BatchDecoder, Reading
@@ -64,6 +65,7 @@ def assert_same(got, expected):
         expected.icc_profile,
     )
     assert (got.damage, got.orientation) == (expected.damage, expected.orientation)
+    assert got.stamp == expected.stamp
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
@@ -110,6 +112,7 @@ def test_plain_jpegs_stay_encoded_where_a_card_will_decode_them(decoder, tmp_pat
         found = got[number]
         assert isinstance(found, PlainPicture)
         assert found.path == name
+        assert is_of_file(found.stamp) == (name is not None)
         assert bytes(found.jpeg.content) == usual
         assert found.jpeg[1:] == plain_jpeg(usual)[1:] == (40, 30, 3, 6)
     assert_same(got[1], image.read(others[0]))

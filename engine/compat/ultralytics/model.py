@@ -27,11 +27,12 @@ from engine.compat.ultralytics.run_folder import RunFolder
 from engine.detector import Detector
 from engine.errors import ImageError, InputError, suggest
 from engine.files.naming import shown
+from engine.files.stamp import is_of_file
 from engine.loading import Size
 from engine.sources.item import Item
 from engine.sources.pictures import is_file, items_of, name_of
 from engine.sources.reader import FrameSelection
-from engine.vision.image import Source, is_of_file
+from engine.vision.image import Source
 
 _log = logging.getLogger("engine")
 

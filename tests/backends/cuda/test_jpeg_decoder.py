@@ -390,6 +390,7 @@ def assert_same(found: list[Any], expected: list[Any]) -> None:
             assert str(left) == str(right)
             continue
         assert (left.path, left.size, left.labels) == (right.path, right.size, right.labels)
+        assert left.stamp == right.stamp
         np.testing.assert_array_equal(left.boxes, right.boxes)
         np.testing.assert_array_equal(left.scores, right.scores)
 

@@ -1,0 +1,27 @@
+"""What tells whether a file is still the one that was read."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+
+class Stamp(NamedTuple):
+    """What another file, or another content of the same one, does not have alike."""
+
+    size: int
+    modified: int  # in nanoseconds
+    inode: int
+
+    @classmethod
+    def of(cls, about: os.stat_result) -> Stamp:
+        """Return the stamp of a file that is read after this, so that a later change is noticed."""
+        return cls(about.st_size, about.st_mtime_ns, about.st_ino)
+
+
+NO_FILE = Stamp(-1, 0, 0)  # of what has a name, but was not read from the path of that name
+
+
+def is_of_file(stamp: Stamp | None) -> bool:
+    """Tell whether something was read from the file that its path names."""
+    return stamp is not None and stamp != NO_FILE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from engine.sources import archive
@@ -54,7 +53,7 @@ def without_file_scheme(name: str) -> str:
 
 def media_of(name: str, *, root: str | None = None) -> Media:
     """Classify a single name; see expand() for folders, patterns and lists."""
-    return Media(name, _kind_of(name), root=root)
+    return Media(name, kind_of(name), root=root)
 
 
 def is_url(name: str) -> bool:
@@ -72,19 +71,24 @@ def is_camera(name: str) -> bool:
     return name.isascii() and name.isdecimal() and not os.path.lexists(name)
 
 
-def _kind_of(name: str) -> MediaKind:
+def kind_of(name: str) -> MediaKind:
     if is_camera(name):
         return MediaKind.LIVE
     if not is_url(name):
         if archive.is_archive(name):
             return MediaKind.ARCHIVE
-        is_video = Path(name).suffix.lower() in VIDEO_EXTENSIONS
+        is_video = _suffix_of(name) in VIDEO_EXTENSIONS
         return MediaKind.VIDEO if is_video else MediaKind.PICTURE
     scheme, path = _scheme_and_path(name)
-    suffix = Path(path).suffix.lower()
+    suffix = _suffix_of(path)
     if scheme in _STREAMS or suffix in _PLAYLISTS:
         return MediaKind.LIVE
     return MediaKind.VIDEO if suffix in VIDEO_EXTENSIONS else MediaKind.URL
+
+
+def _suffix_of(path: str) -> str:
+    """Return the ending of a path, faster than pathlib: streams classify thousands a second."""
+    return os.path.splitext(path.rstrip("/"))[1].lower()  # noqa: PTH122
 
 
 def _scheme_and_path(url: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 from engine.errors import ImageError
 from engine.sources.expand import expand
 from engine.sources.item import Item
-from engine.sources.media import MediaKind, is_camera, is_url, media_of
+from engine.sources.media import MediaKind, is_camera, is_url, kind_of, media_of
 from engine.sources.reader import FrameSelection, read_items, read_together
 from engine.vision.image import Source
 
@@ -37,19 +37,19 @@ def is_file(name: str) -> bool:
         return False
     if is_url(name) or name.lower().startswith("file://") or name.lower().endswith(_LIST):
         return False
-    if media_of(name).kind is not MediaKind.PICTURE:
+    if kind_of(name) is not MediaKind.PICTURE:
         return False
     return not os.path.isdir(name)  # noqa: PTH112 - raises nothing: reading reports it
 
 
 def is_single(name: str) -> bool:
     """Tell whether a name stands for one picture: a file or the URL of a picture."""
-    return is_file(name) or (is_url(name) and media_of(name).kind is MediaKind.URL)
+    return is_file(name) or (is_url(name) and kind_of(name) is MediaKind.URL)
 
 
 def is_endless(name: str) -> bool:
     """Tell whether a name is a camera or a live stream."""
-    return is_camera(name) or (is_url(name) and media_of(name).kind is MediaKind.LIVE)
+    return is_camera(name) or (is_url(name) and kind_of(name) is MediaKind.LIVE)
 
 
 def pictures_of(
@@ -84,10 +84,10 @@ def items_of(
     # others than lists may wait before the next source
     may_group = isinstance(sources, (list, tuple)) and not is_untrusted
 
-    def kind_of(source: Any) -> MediaKind | None:
+    def kind_together(source: Any) -> MediaKind | None:
         return _kind_together(source, selection) if may_group else None
 
-    for kind, group in groupby(sources, kind_of):
+    for kind, group in groupby(sources, kind_together):
         if kind is not None:
             media = [media_of(str(name_of(each))) for each in group]
             for _, item in read_together(media, selection, stopped=stopped):
@@ -105,7 +105,7 @@ def items_of(
 def _kind_together(source: object, selection: FrameSelection) -> MediaKind | None:
     """Return the kind of a source that is read together with others of that kind."""
     name = name_of(source)
-    if name is None or is_file(name):
+    if name is None:
         return None
-    kind = media_of(name).kind
+    kind = kind_of(name)
     return kind if selection.reads_together(kind) else None

@@ -294,6 +294,16 @@ def test_implicit_gemm_makes_what_a_detection_layer_has(op: Conv2d, precision: s
     check(small(precision), op, precision=precision)
 
 
+def test_scores_that_share_a_reciprocal_end_at_one() -> None:
+    op = detecting(60)
+    problem = Problem(op, rows=8)
+    problem.constants["weight"] *= 4
+    floats = frozenset({op.out})
+    target = target_for(op, precision="float16", capability=AMPERE, margin=0, rows=8, floats=floats)
+    got = run(SMALL, target, op, problem.constants, problem.inputs)
+    assert got.reshape(8, 3, 65, -1)[:, :, 4:].max() == 1
+
+
 @pytest.mark.parametrize("split", [1, 2])
 def test_a_detection_layer_of_a_net_of_halves_is_of_floats(split: int) -> None:
     op = replace(DETECTING["20_classes_scaled"], src=Tensor(1, Shape(520, 5, 7)))

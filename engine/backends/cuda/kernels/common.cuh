@@ -218,6 +218,8 @@ template <int N> DEVICE void activate_with_exp(int kind, float (&x)[N])
     }
     reciprocals(lower);
     UNROLL(i, N) x[i] = upper[i] * lower[i];
+    // A shared reciprocal is up to one unit in the last place too large, and scores end at 1.
+    if (kind == KIND_logistic) UNROLL(i, N) x[i] = x[i] > 1.f ? 1.f : x[i];
 #else
     UNROLL(i, N) x[i] = activate(kind, x[i]);
 #endif

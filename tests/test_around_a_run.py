@@ -10,8 +10,10 @@ import pytest
 from PIL import Image
 
 from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.runtime.jpeg_decoder import CardJpegDecoder
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
+from tests.backends.cuda.nvjpeg_host import HostNvjpeg
 from tests.small_models import SMALLEST
 from tools import around_a_run
 from tools.around_a_run import AroundARun
@@ -38,6 +40,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(around_a_run, name, value)
     with on_tape(HostDevice()) as device:
         monkeypatch.setattr("engine.backends.open_device", lambda name: device)
+        decoder = CardJpegDecoder(device.context, HostNvjpeg(), lambda: None)
+        monkeypatch.setattr(CudaDevice, "open_decoder", lambda device: decoder)
         monkeypatch.setattr(CudaDevice, "close", lambda self: None)
         yield AroundARun(tmp_path, device="cuda:0", jpegs=tmp_path, quick=True)
 
@@ -49,6 +53,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ("calls", {"one array": "<= 0.18", "one pinned array": "<= 0.14"}),
         ("arrays", {"2 ordinary arrays in turn": ">= 40000"}),
         ("jpegs", {"share of workers x one thread": ">= 0.8"}),
+        ("decoded", {"to boxes, 2 workers: share": ">= 0.85"}),
     ],
 )
 def test_each_part_has_its_figures(bench: AroundARun, part: str, targets: dict[str, str]) -> None:

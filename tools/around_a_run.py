@@ -6,6 +6,7 @@
              launch and wait in a loop without the engine, which the card and its driver need
     arrays   streams of ordinary arrays and of pinned ones, and the network alone
     jpegs    the JPEGs of a folder, by one thread and by streams of 16 workers
+    decoded  the same JPEGs decoded by the card, alone and as a stream to boxes
 
 yolov4-tiny in float16 with random weights and about 20 boxes a picture before NMS.
 """
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -32,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import engine
 from engine.backends.base import Placed
 from engine.vision import image
+from engine.vision.plain_jpeg import plain_jpeg
 from engine.vision.resize import Placement
 from tools import random_model
 from tools.figures import Figures
@@ -47,7 +50,9 @@ STREAMED = 300  # batches, so that filling and draining the pipeline does not ma
 FILES = 20_000
 WORKERS = 16
 DECODING_SECONDS = 3.0
-PARTS = ("calls", "arrays", "jpegs")
+UNITS = 2  # threads that give the card's decoder its batches
+DECODING_WORKERS = (2, 4)  # of streams that the card decodes
+PARTS = ("calls", "arrays", "jpegs", "decoded")
 
 
 class AroundARun(Figures):
@@ -116,6 +121,21 @@ class AroundARun(Figures):
         self.add("jpegs", "processor time of the main process", used, "us/picture")
         self.add("jpegs", "share of workers x one thread", share, "x", ">= 0.8", share >= 0.8)
 
+    def decoded(self) -> None:
+        assert self._jpegs, "expected --jpegs FOLDER with pictures"
+        count = max(FILES // self._divisor, 200)
+        files = list(islice(cycle(self._jpegs), count))
+        with self.load(batch=BATCH, decode="gpu") as detector:
+            reader: Any = detector._runs._device_reader
+            alone = -best(lambda: -decoder_rate(reader._decoder, self._jpegs, count))
+            self.add("decoded", f"by the card alone, {UNITS} threads", alone, "1/s")
+            for workers in DECODING_WORKERS:
+                rate = -best(lambda workers=workers: -file_rate(detector, files, workers))  # type: ignore[misc]
+                name = f"to boxes, {workers} workers"
+                self.add("decoded", name, rate, "1/s", ">= 10000", rate >= 10_000)
+                share = rate / alone
+                self.add("decoded", f"{name}: share", share, "x", ">= 0.85", share >= 0.85)
+
 
 def best(measure: Callable[[], float]) -> float:
     return min(measure() for _ in range(ROUNDS))
@@ -134,6 +154,27 @@ def stream_rate(detector: engine.Detector, given: Sequence[Array], count: int) -
     return count / (time.perf_counter() - start)
 
 
+def file_rate(detector: engine.Detector, files: Sequence[str], workers: int) -> float:
+    run(detector.stream(files[: BATCH * 8], workers=workers))
+    start = time.perf_counter()
+    run(detector.stream(files, workers=workers))
+    return len(files) / (time.perf_counter() - start)
+
+
+def decoder_rate(decoder: Any, files: Sequence[str], count: int) -> float:
+    """Return the pictures a second that the card's decoder decodes from memory."""
+    plain = [plain_jpeg(Path(each).read_bytes()) for each in files]
+    batch = list(islice(cycle(each for each in plain if each is not None), BATCH))
+
+    def decode(_: int) -> None:
+        assert None not in decoder.decode(batch)
+
+    with ThreadPoolExecutor(UNITS) as threads:
+        start = time.perf_counter()
+        run(threads.map(decode, range(count // BATCH)))
+        return count // BATCH * BATCH / (time.perf_counter() - start)
+
+
 def read_rate(files: Sequence[str], count: int) -> float:
     start = time.perf_counter()
     for each in islice(cycle(files), count):
@@ -146,6 +187,7 @@ import sys, time
 from itertools import cycle
 sys.path.insert(0, sys.argv[1])
 from engine.vision import image
+from engine.vision.plain_jpeg import plain_jpeg
 files, start, seconds = cycle(sys.argv[4:]), float(sys.argv[2]), float(sys.argv[3])
 while time.time() < start:
     image.read(next(files))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from numbers import Integral
@@ -18,6 +19,9 @@ from engine.sources.reader import FrameSelection, read_items, read_together
 from engine.vision.image import Source
 
 _LIST = ".txt"
+# Neither a pattern nor a URL, and with the ending of pictures: most names of a long stream.
+_USUAL = re.compile(r"(?!/dev/)[^*?\[:]+\.(?:jpe?g|png|bmp|webp|tiff?)", re.IGNORECASE)
+_has_usual_form = _USUAL.fullmatch
 
 
 def name_of(source: object) -> str | None:
@@ -33,13 +37,17 @@ def name_of(source: object) -> str | None:
 
 def is_file(name: str) -> bool:
     """Tell whether a name is that of one picture in a file, which image.read() can read."""
+    if not (_has_usual_form(name) or _may_be_file(name)):
+        return False
+    return not os.path.isdir(name)  # noqa: PTH112 - raises nothing: reading reports it
+
+
+def _may_be_file(name: str) -> bool:
     if glob.has_magic(name) and not os.path.lexists(name):
         return False
     if is_url(name) or name.lower().startswith("file://") or name.lower().endswith(_LIST):
         return False
-    if kind_of(name) is not MediaKind.PICTURE:
-        return False
-    return not os.path.isdir(name)  # noqa: PTH112 - raises nothing: reading reports it
+    return kind_of(name) is MediaKind.PICTURE
 
 
 def is_single(name: str) -> bool:
@@ -105,7 +113,7 @@ def items_of(
 def _kind_together(source: object, selection: FrameSelection) -> MediaKind | None:
     """Return the kind of a source that is read together with others of that kind."""
     name = name_of(source)
-    if name is None:
+    if name is None or _has_usual_form(name):
         return None
     kind = kind_of(name)
     return kind if selection.reads_together(kind) else None

@@ -15,6 +15,7 @@ from tests.pictures import write_picture
 def tree(tmp_path, monkeypatch):
     for name in ("a.jpg", "odd[1].jpg", "folder/b.jpg", "folder/inner/c.jpg"):
         write_picture(tmp_path / name)
+    (tmp_path / "folder.jpg").mkdir()
     monkeypatch.chdir(tmp_path)
 
 
@@ -35,6 +36,12 @@ def tree(tmp_path, monkeypatch):
         ("rtsp://camera/1", "endless"),
         ("0", "endless"),
         ("/dev/video0", "endless"),
+        ("/dev/video0.jpg", "endless"),
+        ("http:a.jpg", "file"),
+        ("HTTP://example.com/A.JPG", "single"),
+        ("?.png", "several"),
+        ("street.mp4.JPEG", "file"),
+        ("folder.jpg", "several"),
     ],
 )
 def test_kinds(name, kind):

@@ -15,7 +15,7 @@ from engine.backends.cuda.ops.gpu import Annotations, PartialSums
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan.ops import Conv2d, Gate, Multiply, Op
 
-_MOST_SCALED = 3 << 18  # values of all rows: larger maps are scaled faster by a kernel of their own
+_MOST_SCALED = 5 << 18  # values of all rows: larger maps are scaled faster by a kernel of their own
 
 
 def share_with_gates(lowered: Lowered) -> Lowered:

@@ -15,7 +15,9 @@ def normalise_channels(gpu: Gpu, op: ops.NormaliseChannels) -> None:
     gpu.launch_op("normalise_channels", op, gpu.pixels(op.out), kind=_KINDS[op.kind])
 
 
-_THREADS = 128
+_WARP = 32
+_MOST_WARPS = 16  # of the block that a run has
+_HELD = 2  # values of a thread; a longer run has more of them, or is read three times
 _MOST_BLOCKS = 65535
 
 
@@ -51,4 +53,5 @@ def softmax(gpu: Gpu, op: ops.Softmax) -> None:
         out_area=op.out.shape.area,
     )
     blocks = min(gpu.rows(op.out) * runs_in_row, _MOST_BLOCKS)
-    gpu.launch_grid("softmax", (blocks, 1, 1), _THREADS, **arguments)
+    warps = min(-(-max(op.runs) // (_WARP * _HELD)), _MOST_WARPS)
+    gpu.launch_grid("softmax", (blocks, 1, 1), _WARP * warps, **arguments)

@@ -54,6 +54,7 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
         auto power = [&](float x) { return expf(x / temperature - top / temperature); };
         float sum = 0.f;
         UNROLL(i, SOFTMAX_HELD) {
+            if (i * stride >= count) break;  // no thread has another value
             held[i] = power(held[i]);
             if (thread + i * stride < count) sum += held[i];
         }

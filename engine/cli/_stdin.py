@@ -89,18 +89,37 @@ def _names(
 
 
 def _ends_names_with_nul(content: bytes) -> bool:
-    """Tell whether names are separated as by `find -print0`, which may hold line ends."""
+    """Tell whether names are separated as by `find -print0`, which may hold line ends.
+
+    The first file may be gone by now: then its name must be text, and not the start of a picture.
+    """
     first, nul, _ = content.partition(b"\0")
-    return bool(nul) and os.path.lexists(first)
+    if not nul:
+        return False
+    return os.path.lexists(first) or (_is_text(first) and _format_of(content) is None)
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        return name.decode().isprintable() and name != b""
+    except UnicodeDecodeError:
+        return False
+
+
+def _format_of(content: bytes) -> str | None:
+    from engine.vision.formats import opener_of  # imports Pillow's plugins
+
+    opener = opener_of(content)
+    return None if opener is None else opener.format
 
 
 def _refuse_picture(content: bytes) -> None:
     is_binary = b"\0" in content.partition(b"\n")[0]
     if not is_binary and content[:1].isascii():  # a name may begin with BM, like a BMP file
         return
-    from engine.vision.formats import describe, opener_of
+    found = _format_of(content)
+    if is_binary or found:
+        from engine.vision.formats import describe
 
-    opener = opener_of(content)
-    if is_binary or opener:
-        got = f"a {opener.format}" if opener else describe(content)[0]
+        got = f"a {found}" if found else describe(content)[0]
         raise InputError(f"-: expected names of pictures, one per line, got {got}")

@@ -108,6 +108,13 @@ def test_names_that_end_with_nul_are_taken_as_they_are(detect, tree, name):
     assert [json.loads(line)["path"] for line in found.out.splitlines()] == ["b.png", name]
 
 
+def test_the_first_of_the_names_that_end_with_nul_may_be_gone(detect, tree):
+    found = detect("-", "--jsonl", "-", stdin="./gone é.jpg\0./a.jpg\0")
+    paths = [json.loads(line)["path"] for line in found.out.splitlines()]
+    assert paths == ["./gone é.jpg", "./a.jpg"]
+    assert "./gone é.jpg: picture: cannot be read: No such file or directory" in found.err
+
+
 def test_names_on_stdin_are_answered_one_ahead(tiny_detector, tree):
     command = [sys.executable, "-u", "-m", "engine", "detect", *tiny_detector.options, "-"]
     child = subprocess.Popen(

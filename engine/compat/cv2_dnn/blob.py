@@ -22,6 +22,11 @@ _CHANNELS = (1, 3, 4)
 _KINDS = (np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32, np.float64)
 
 
+def array_of(values: Any) -> Array:
+    """Return an array, or what a cv2.UMat holds."""
+    return np.asarray(values.get() if type(values).__name__ == "UMat" else values)
+
+
 def blobFromImage(
     image: Array,
     scalefactor: float | Sequence[float] = 1.0,
@@ -99,7 +104,7 @@ def scalar(value: Any, channels: int, *, spread: bool = False) -> Array:
 def _pixels(image: Any) -> Array:
     if image is None:
         raise InputError("image: expected an array, got None. Could imread() not read the file?")
-    pixels = np.asarray(image)
+    pixels = array_of(image)
     if pixels.ndim == 2:
         pixels = pixels[:, :, None]
     if pixels.ndim != 3 or pixels.shape[2] not in _CHANNELS or not pixels.size:

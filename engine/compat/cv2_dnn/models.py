@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.arrays import Array
-from engine.compat.cv2_dnn.blob import Scalar, Size, blobFromImage, sides_of
+from engine.compat.cv2_dnn.blob import Scalar, Size, array_of, blobFromImage, sides_of
 from engine.compat.cv2_dnn.files import Content
 from engine.compat.cv2_dnn.net import Net, readNet
 from engine.compat.cv2_dnn.old_and_new import Found, Items
@@ -128,7 +128,7 @@ class DetectionModel(Model):
         scores = rows[np.arange(len(rows)), 5 + classes]
         chosen = scores >= np.float32(confThreshold)
         classes, scores = classes[chosen], scores[chosen]
-        height, width = frame.shape[:2]
+        height, width = array_of(frame).shape[:2]
         boxes = _in_pixels(rows[chosen, :4], width, height)
         if nmsThreshold:
             kept = self._kept(boxes, scores, classes, confThreshold, nmsThreshold)

@@ -16,7 +16,7 @@ from engine.arrays import Array, Floats
 from engine.backends import open_chosen
 from engine.backends.base import Device, Program, TimedProgram
 from engine.compat.cv2_dnn import constants, files
-from engine.compat.cv2_dnn.blob import Scalar, scalar
+from engine.compat.cv2_dnn.blob import Scalar, array_of, scalar
 from engine.compat.cv2_dnn.files import DARKNET_EPSILON, Content
 from engine.compat.cv2_dnn.layers import CvLayer, layers_of, unconnected
 from engine.compat.cv2_dnn.old_and_new import Items
@@ -263,7 +263,7 @@ class Net:
     ) -> None:
         """Set the input to (blob - mean) * scalefactor, the mean being one for each channel."""
         self._check_name("setInput", name)
-        values = np.asarray(blob.get() if type(blob).__name__ == "UMat" else blob)
+        values = array_of(blob)
         shape = self._network.net.shape
         if values.ndim == 2 and values.shape[1] == shape.size:
             values = values.reshape(-1, *shape.sides)

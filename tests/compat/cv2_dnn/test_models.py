@@ -36,6 +36,22 @@ def test_a_net_by_keyword(files):
                 kind(**given)
 
 
+class UMat:
+    """OpenCV's array that may lie on a device."""
+
+    def __init__(self, values):
+        self.get = lambda: values
+
+
+def test_frames_in_an_umat(files):
+    model = cv2_dnn.DetectionModel(*files).setInputParams(1 / 255)
+    expected = model.detect(IMAGE, 0.1, 0.4)
+    assert len(expected[0]) > 0
+    for got, wanted in zip(model.detect(UMat(IMAGE), 0.1, 0.4), expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    np.testing.assert_array_equal(cv2_dnn.blobFromImage(UMat(IMAGE)), cv2_dnn.blobFromImage(IMAGE))
+
+
 @pytest.mark.parametrize("kind", [np.uint16, np.int16, np.float32, np.float64])
 def test_pictures_of_other_types(files, kind):
     model = cv2_dnn.DetectionModel(*files).setInputParams(1 / 255)

@@ -140,7 +140,26 @@ class _Choice:
             is_dense = isinstance(op, Conv2d) and op.groups == 1
             if not (_moves(op) or is_dense or isinstance(op, ops.Add)):
                 kept.discard(self._typed[op.out])
-        return kept & {self._typed[op.src] for op in able}
+        return self._without_detours(kept & {self._typed[op.src] for op in able}, able)
+
+    def _without_detours(self, kept: set[Tensor], able: list[Conv2d]) -> set[Tensor]:
+        """Leave out sums of float maps that only pointwise convolutions would read in int8.
+
+        To round such a sum takes an op of its own, and that longer than the integers save.
+        """
+        sums = {
+            self._typed[op.out]
+            for op in self._plan.ops
+            if _adds(op) or (isinstance(op, Conv2d) and op.residual is not None)
+        }
+        while True:
+            integer = [op for op in able if self._typed[op.src] in kept]
+            made = {self._typed[op.out] for op in integer}
+            worth = {self._typed[op.src] for op in integer if not op.is_pointwise}
+            detours = kept & sums - made - worth
+            if not detours:
+                return kept
+            kept = kept - detours
 
 
 def _stems(plan: Plan) -> set[Conv2d]:

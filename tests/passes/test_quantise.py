@@ -150,6 +150,18 @@ def test_what_float_ops_read_is_converted_once():
     assert sum(isinstance(op, Convert) and op.src == body for op in plan.ops) == 1
 
 
+@pytest.mark.parametrize(("size", "is_int8"), [(1, False), (3, True)])
+def test_a_sum_of_floats_is_rounded_only_for_convolutions_that_gain(size, is_int8):
+    net = Layers(channels=3)
+    stem = net.conv(net.source, 16)
+    spread = net.conv(stem, is_depthwise=True)  # computes floats
+    parts = net.conv(spread, 16, 1), net.conv(net.conv(stem, is_depthwise=True), 16, 1)
+    total = net.add(*parts)
+    last = net.conv(total, 16, size)
+    plan = net.quantised(last, layers=[stem, spread, *parts, total, last])
+    assert (total in plan.scales) is is_int8
+
+
 def test_outputs_and_states_are_float():
     net = Layers(channels=3)
     stem = net.conv(net.source, 16)

@@ -63,6 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="minimum score to be ranked (0.005, or a lower --threshold; of a FILE all are)",
     )
+    boxes.add_argument(
+        "--clip",
+        action="store_true",
+        help="cut boxes at the edges of the picture, as ultralytics and darknet's valid do",
+    )
     boxes.add_argument("--nms", type=float, default=0.45, help="maximum IoU within a class (0.45)")
     boxes.add_argument(
         "--hierarchy", type=float, default=0.5, help="threshold in a class tree (0.5)"
@@ -137,6 +142,9 @@ def run(arguments: argparse.Namespace) -> int:
                 "resize": arguments.resize,
                 **_model.tiling(arguments),
             }
+    about["clip"] = arguments.clip
+    if arguments.clip:
+        examples = [each.cut_at_edges() for each in examples]
     report = score(examples, truth.names, rules)
     _print_problems(truth, failures)
     if failures and not examples:
@@ -377,6 +385,8 @@ def _lines(report: Report, truth: GroundTruth, about: dict[str, object]) -> Iter
     else:
         limit = f", score above {about['min_score']}" if "min_score" in about else ""
         rows.append(["detections", f"{about['detections']}{limit}"])
+    if about["clip"]:
+        rows[-1][1] += ", cut at the edges"
     rows.append(["counts", f"score above {rules.threshold:g}, IoU {rules.match_iou:g}"])
     yield from align(rows)
     yield ""

@@ -85,6 +85,12 @@ class Detections:
     def __len__(self) -> int:
         return len(self.scores)
 
+    def cut_at_edges(self, size: tuple[int, int]) -> Detections:
+        """Return boxes of which nothing lies outside the picture."""
+        first, last = self.boxes[:, :2], self.boxes[:, :2] + self.boxes[:, 2:]
+        first, last = np.clip(first, 0, size), np.clip(last, 0, size)
+        return replace(self, boxes=np.hstack([first, last - first]))
+
     def take(self, rows: Array) -> Detections:
         return Detections(self.boxes[rows], self.scores[rows], self.class_ids[rows])
 
@@ -103,6 +109,10 @@ class Example:
         """Return the picture without the detections that have at most this score."""
         kept = np.flatnonzero(self.detections.scores > min_score)
         return replace(self, detections=self.detections.take(kept))
+
+    def cut_at_edges(self) -> Example:
+        """Return the picture with boxes that end at its edges."""
+        return replace(self, detections=self.detections.cut_at_edges(self.size))
 
 
 @dataclass(frozen=True, eq=False)

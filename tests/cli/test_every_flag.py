@@ -382,6 +382,7 @@ def test_the_accuracy_of_a_classifier(folder):
 EVALUATE = {
     "--min-score 0.5": lambda report: report["min_score"] == 0.5,
     "--nms 0.6": lambda report: report["nms"] == 0.6,
+    "--clip": lambda report: report["clip"],
     "--tiles 2x1 --overlap 0.3": lambda report: report["tiles"] == "2x1",
     "--hierarchy 0.6": lambda report: report["hierarchy"] == 0.6,
     "--method voc11": lambda report: report["method"] == "voc11",

@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from engine.errors import InputError
+from engine.evaluate.examples import Detections, Example, Objects
 from engine.evaluate.score import METHODS, Rules, score
 from tests.evaluate.random_examples import named, random_examples
 
@@ -54,3 +56,17 @@ def test_methods_agree_on_an_unambiguous_case():
         report = score(perfect, named(4), Rules(method))
         assert next(iter(report.summary.values())) == pytest.approx(1)
         assert (report.counts.f1, report.counts.average_iou) == pytest.approx((1, 1))
+
+
+def test_boxes_may_be_cut_at_the_edges():
+    boxes = [[-10, 5, 30, 10], [90, 40, 20, 20], [10, 10, 5, 5], [200, 10, 8, 8], [-9, -9, 200, 99]]
+    found = Detections.of(boxes, [0.5] * 5, [0] * 5)
+    example = Example(1, (100, 50), Objects.of([], []), found).cut_at_edges()
+    assert example.detections.boxes.tolist() == [
+        [0, 5, 20, 10],
+        [90, 40, 10, 10],
+        [10, 10, 5, 5],
+        [100, 10, 0, 8],
+        [0, 0, 100, 50],
+    ]
+    np.testing.assert_array_equal(found.boxes, boxes)

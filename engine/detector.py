@@ -499,6 +499,8 @@ class Detector:
         changes: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
         if classes is not None:
             changes["classes"] = chosen_classes(classes, None, self.labels)
+        if changes and self.task == "classifier":
+            self._refuse_without_boxes(next(iter(changes)))
         settings = replace(self.settings, **changes) if changes else self.settings
         if settings.read:
             self.check_reading()
@@ -522,9 +524,12 @@ class Detector:
         if settings.tiles is None:
             return
         if self.task != "detector":
-            raise InputError(f"tiles: only for detectors, got a {self.task}: {self._graph.file}")
+            self._refuse_without_boxes("tiles")
         if self.has_state:
             raise InputError("tiles: not for a recurrent network, which sees pictures in order")
+
+    def _refuse_without_boxes(self, name: str) -> NoReturn:
+        raise InputError(f"{name}: only for detectors, got a {self.task}: {self._graph.file}")
 
     def _refuse_without_pictures(self) -> None:
         if self.task == "other":

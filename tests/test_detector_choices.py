@@ -302,6 +302,19 @@ def test_a_keyword_of_other_programs_gets_a_hint(load, picture):
                 call(picture, **{name: 0.5})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("threshold", 0.5), ("nms", 0.3), ("max_detections", 2), ("classes", [0])]
+)
+def test_a_classifier_refuses_what_only_boxes_have(tiny_classifier, picture, name, value):
+    message = f"^{name}: only for detectors, got a classifier: {tiny_classifier.cfg.name}$"
+    with engine.load(tiny_classifier.cfg, tiny_classifier.weights, device="cpu") as detector:
+        with pytest.raises(InputError, match=message):
+            detector(picture, **{name: value})
+        with pytest.raises(InputError, match=message):
+            next(detector.stream([picture], **{name: value}))
+        assert isinstance(detector(picture), engine.Classification)
+
+
 def test_a_classifier_and_its_own_call(load, tiny_classifier, picture):
     with pytest.raises(InputError, match="is no classifier"):
         load(device="cpu").classify(picture)

@@ -180,7 +180,11 @@ class YOLO:
 
         def found() -> Iterator[Results]:
             outcomes = detector.stream(
-                pictures, on_error="yield", expand=False, keep_pictures=True, **options.of_call()
+                pictures,
+                on_error="yield",
+                expand=False,
+                keep_pictures=True,
+                **options.of_call(detector.task),
             )
             pairs = zip(outcomes, pictures.items_again(), strict=False)
             with closing(outcomes), ExitStack() as stack:
@@ -490,7 +494,10 @@ class _Options:
             "batch": self.batch,
         }
 
-    def of_call(self) -> dict[str, Any]:
+    def of_call(self, task: str) -> dict[str, Any]:
+        """Return the options for boxes; classifiers ignore them, as in ultralytics."""
+        if task == "classifier":
+            return {}
         return {
             "threshold": self.conf,
             "nms": self.iou,

@@ -361,6 +361,8 @@ class Results:
     ) -> list[Path]:
         """Write each box as save_dir/label/picture.jpg; return the paths."""
         found, picture = _with_margin(self._boxes_of("save_crop()")), self._read()
+        if not file_name and found.path is None:
+            file_name = "im.jpg"  # as in ultralytics
         if file_name:
             found = replace(found, path=str(file_name), frame=None)
         return found.save_crop(save_dir, picture, overwrite=overwrite)

@@ -92,6 +92,7 @@ __all__ = [
     "remove_negatives",
     "remove_negatives_faster",
     "reset_rnn",
+    "rgbgr_image",
     "set_gpu",
 ]
 
@@ -183,6 +184,14 @@ def load_image(path: Text, width: int, height: int) -> IMAGE:
 def letterbox_image(image: IMAGE, width: int, height: int) -> IMAGE:
     pixels, _ = letterbox(_to_picture(image), (width, height))
     return IMAGE(width, height, image.c, pixels.reshape(-1))
+
+
+def rgbgr_image(image: IMAGE) -> None:
+    """Exchange red and blue in place."""
+    if image.c != 3:
+        raise InputError(f"image: expected 3 channels, got {image.c}")
+    planes = image.numbers(3 * image.h * image.w).reshape(3, -1)
+    planes[[0, 2]] = planes[[2, 0]]
 
 
 def free_image(image: IMAGE) -> None:

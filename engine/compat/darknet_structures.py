@@ -30,9 +30,13 @@ class IMAGE:
     data: Any = field(repr=False)  # c * h * w values of float32 in 0..1, or a ctypes pointer
 
     def rows(self, count: int, sides: tuple[int, int, int]) -> Array:
-        """Return `count` images of these sides; a pointer is read as far as they need."""
-        size = count * int(np.prod(sides))
-        values = self.data
+        """Return a copy of `count` images of these sides."""
+        values = self.numbers(count * int(np.prod(sides)))
+        return np.array(values, np.float32).reshape(count, *sides)
+
+    def numbers(self, size: int) -> Array:
+        """Return the first numbers, which a pointer must have, and an array has and no more."""
+        values: Array = self.data
         if not isinstance(values, np.ndarray):
             owner = getattr(values, "_arr", None)  # that of ndarray.ctypes.data_as()
             if owner is not None and owner.size < size:
@@ -40,7 +44,7 @@ class IMAGE:
             values = np.ctypeslib.as_array(values, (size,))
         if values.size != size:
             raise InputError(f"image: expected {size} numbers, got {values.size}")
-        return np.array(values, np.float32).reshape(count, *sides)
+        return values
 
 
 class Name(str):

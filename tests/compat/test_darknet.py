@@ -104,6 +104,22 @@ def test_the_numbers_of_an_image_are_in_one_row():
     assert image.data.sum() * 255 == pytest.approx(sum(range(36)) + 255)
 
 
+@pytest.mark.parametrize("is_pointer", [False, True])
+def test_red_and_blue_change_places(is_pointer):
+    image = darknet.make_image(4, 3, 3)
+    darknet.copy_image_from_bytes(image, bytes(range(36)))
+    red, green, blue = values = image.data.reshape(3, 12).copy()
+    held = image.data
+    if is_pointer:
+        image.data = held.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+    darknet.rgbgr_image(image)
+    np.testing.assert_array_equal(held.reshape(3, 12), [blue, green, red])
+    darknet.rgbgr_image(image)
+    np.testing.assert_array_equal(held.reshape(3, 12), values)
+    with pytest.raises(InputError, match="image: expected 3 channels, got 1"):
+        darknet.rgbgr_image(darknet.make_image(4, 3, 1))
+
+
 def test_boxes_are_in_pixels_of_the_image_given(loaded, picture):
     network, names, _ = loaded
     image = image_of(picture)

@@ -1,4 +1,4 @@
-"""What tells whether a file is still the one that was read."""
+"""The size, time and inode of a file, by which to notice that it has changed."""
 
 from __future__ import annotations
 

@@ -19,6 +19,9 @@ from engine.sources.list_file import parse_lines
 _CHUNK = 1 << 16
 _MAX_CHUNKS = 16  # buffered, as names may arrive faster than pictures are processed
 _POLL_SECONDS = 0.2
+_LONGEST_NAME = 4096
+_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})  # hardly ever in names, often in pictures
+_GZIP = b"\x1f\x8b"
 
 
 def redirected_file() -> os.stat_result | None:
@@ -67,7 +70,7 @@ def _names(
             chunks.put(error)
 
     Thread(target=read, name="engine-stdin", daemon=True).start()
-    rest, is_first, end = b"", True, b"\n"
+    rest, end = b"", b""
     while not interrupted.is_set():
         try:
             chunk = chunks.get(timeout=_POLL_SECONDS)
@@ -75,13 +78,15 @@ def _names(
             continue
         if isinstance(chunk, OSError):
             raise InputError(f"-: standard input cannot be read: {chunk.strerror}")
-        if is_first and _ends_names_with_nul(chunk):
-            end = b"\0"
-        elif is_first:
-            chunk = chunk.removeprefix(codecs.BOM_UTF8)
-            _refuse_picture(chunk)
-        is_first = False
-        *ended, rest = (rest + chunk).split(end)
+        rest += chunk
+        if not end:
+            if chunk and len(rest) < _CHUNK and b"\0" not in rest and b"\n" not in rest:
+                continue  # the first name may have more
+            end = b"\0" if _ends_names_with_nul(rest) else b"\n"
+            if end == b"\n":
+                rest = rest.removeprefix(codecs.BOM_UTF8)
+                _refuse_picture(rest)
+        *ended, rest = rest.split(end)
         given = map(os.fsdecode, ended if chunk else [*ended, rest])
         yield from filter(None, given) if end == b"\0" else parse(given)
         if not chunk:
@@ -91,19 +96,18 @@ def _names(
 def _ends_names_with_nul(content: bytes) -> bool:
     """Tell whether names are separated as by `find -print0`, which may hold line ends.
 
-    The first file may be gone by now: then its name must be text, and not the start of a picture.
+    The first file may be gone by now: then all that ends with NUL must be like a name.
     """
     first, nul, _ = content.partition(b"\0")
     if not nul:
         return False
-    return os.path.lexists(first) or (_is_text(first) and _format_of(content) is None)
+    *names, _ = content.split(b"\0")
+    is_wide = max(map(len, names)) == 1  # UTF-16
+    return os.path.lexists(first) or (all(map(_may_be_name, names)) and not is_wide)
 
 
-def _is_text(name: bytes) -> bool:
-    try:
-        return name.decode().isprintable() and name != b""
-    except UnicodeDecodeError:
-        return False
+def _may_be_name(name: bytes) -> bool:
+    return 0 < len(name) <= _LONGEST_NAME and name == name.translate(None, _CONTROLS)
 
 
 def _format_of(content: bytes) -> str | None:
@@ -114,7 +118,7 @@ def _format_of(content: bytes) -> str | None:
 
 
 def _refuse_picture(content: bytes) -> None:
-    is_binary = b"\0" in content.partition(b"\n")[0]
+    is_binary = b"\0" in content.partition(b"\n")[0] or content.startswith(_GZIP)
     if not is_binary and content[:1].isascii():  # a name may begin with BM, like a BMP file
         return
     found = _format_of(content)

@@ -1,6 +1,7 @@
 """The inputs of detect and classify on the command line."""
 
 import fcntl
+import gzip
 import json
 import os
 import pty
@@ -108,11 +109,59 @@ def test_names_that_end_with_nul_are_taken_as_they_are(detect, tree, name):
     assert [json.loads(line)["path"] for line in found.out.splitlines()] == ["b.png", name]
 
 
-def test_the_first_of_the_names_that_end_with_nul_may_be_gone(detect, tree):
-    found = detect("-", "--jsonl", "-", stdin="./gone é.jpg\0./a.jpg\0")
-    paths = [json.loads(line)["path"] for line in found.out.splitlines()]
-    assert paths == ["./gone é.jpg", "./a.jpg"]
-    assert "./gone é.jpg: picture: cannot be read: No such file or directory" in found.err
+@pytest.mark.parametrize(
+    "gone",
+    [
+        "./gone é.jpg",
+        "P1000123.JPG",
+        "BMW.jpg",
+        "at 3.00.00\u202fPM.png",
+        "caf\udce9.jpg",
+        "a\nb.jpg",
+    ],
+)
+def test_the_first_of_the_names_that_end_with_nul_may_be_gone(tiny_detector, tree, gone):
+    done = given_bytes(tiny_detector, tree, os.fsencode(gone) + b"\0./a.jpg\0", "--jsonl", "-")
+    paths = [json.loads(line)["path"] for line in done.stdout.splitlines()]
+    assert (done.returncode, paths[1:]) == (1, ["./a.jpg"])
+    assert b"picture: cannot be read: No such file or directory" in done.stderr
+    assert b"1 of 2 pictures could not be read" in done.stderr
+
+
+def test_a_compressed_list_on_stdin_is_refused_once(tiny_detector, tree):
+    content = gzip.compress(b"a.jpg\n" * 50, mtime=0x650A4142)  # which has a line end
+    done = given_bytes(tiny_detector, tree, content)
+    line = b"Error: -: expected names of pictures, one per line, got a gzip archive\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", line)
+
+
+def given_bytes(tiny_detector, tree, content, *options):
+    command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options, "-", *options]
+    return subprocess.run(
+        command, input=content, cwd=tree, env=ENVIRONMENT, capture_output=True, timeout=60
+    )
+
+
+def test_the_first_name_on_stdin_may_arrive_in_parts(tiny_detector, tree):
+    command = [
+        sys.executable,
+        "-m",
+        "engine",
+        "detect",
+        *tiny_detector.options,
+        "-",
+        "--jsonl",
+        "-",
+    ]
+    child = subprocess.Popen(
+        command, cwd=tree, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    for part in (b"a", b".jpg\0b.p", b"ng\0"):
+        child.stdin.write(part)
+        child.stdin.flush()
+        time.sleep(0.3)
+    out, _ = child.communicate(timeout=60)
+    assert [json.loads(line)["path"] for line in out.splitlines()] == ["a.jpg", "b.png"]
 
 
 def test_names_on_stdin_are_answered_one_ahead(tiny_detector, tree):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -362,7 +363,7 @@ class Results:
         """Write each box as save_dir/label/picture.jpg; return the paths."""
         found, picture = _with_margin(self._boxes_of("save_crop()")), self._read()
         if not file_name and found.path is None:
-            file_name = "im.jpg"  # as in ultralytics
+            file_name = _next_name(Path(save_dir))
         if file_name:
             found = replace(found, path=str(file_name), frame=None)
         return found.save_crop(save_dir, picture, overwrite=overwrite)
@@ -379,6 +380,13 @@ class Results:
         if isinstance(self.result, Classification):
             raise InputError(f"{what}: expected boxes, got the probabilities of a classifier")
         return self.result
+
+
+def _next_name(folder: Path) -> str:
+    """Return the first of im.jpg, im2.jpg, … that follows the crops there, as in ultralytics."""
+    found = (re.fullmatch(r"im(\d*)(?:-\d+)?", each.stem) for each in folder.glob("*/im*.jpg"))
+    numbers = [int(each[1] or 1) for each in found if each]
+    return f"im{max(numbers) + 1}.jpg" if numbers else "im.jpg"
 
 
 def _with_margin(result: Result) -> Result:

@@ -416,6 +416,9 @@ def test_crops_of_an_array_have_the_name_that_ultralytics_gives_them(model, fold
     written = result.save_crop("crops")
     assert len(written) == len(result.boxes) > 0
     assert {each.stem.split("-")[0] for each in written} == {"im"}
+    for number in (2, 3):
+        more = result.save_crop("crops")
+        assert {each.stem.split("-")[0] for each in more} == {f"im{number}"}
     (renamed,) = result[:1].save_crop("crops", "mine.jpg")
     assert renamed.stem == "mine"
 

@@ -497,10 +497,10 @@ class Detector:
             "overlap": overlap,
         }
         changes: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
+        if self.task == "classifier" and (changes or classes is not None):
+            self._refuse_without_boxes(next(iter(changes), "classes"))
         if classes is not None:
             changes["classes"] = chosen_classes(classes, None, self.labels)
-        if changes and self.task == "classifier":
-            self._refuse_without_boxes(next(iter(changes)))
         settings = replace(self.settings, **changes) if changes else self.settings
         if settings.read:
             self.check_reading()

@@ -303,7 +303,8 @@ def test_a_keyword_of_other_programs_gets_a_hint(load, picture):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("threshold", 0.5), ("nms", 0.3), ("max_detections", 2), ("classes", [0])]
+    ("name", "value"),
+    [("threshold", 0.5), ("nms", 0.3), ("max_detections", 2), ("classes", ["no such class"])],
 )
 def test_a_classifier_refuses_what_only_boxes_have(tiny_classifier, picture, name, value):
     message = f"^{name}: only for detectors, got a classifier: {tiny_classifier.cfg.name}$"

@@ -399,13 +399,13 @@ def _stamp_without_file(source: object) -> Stamp | None:
 def read_again(path: str, stamp: Stamp | None, *, orient: bool, lenient: bool = False) -> Picture:
     """Read the picture of a result once more; refuse a file that is no longer the same."""
     if stamp == NO_FILE:
-        hint = "Use keep_pictures=True, or pass the picture"
+        hint = "Pass the picture"
         raise ImageError(
             f"{shown(path)}: picture: was not kept, and did not come by a path. {hint}"
         )
     picture = read(path, orient=orient, lenient=lenient)
     if stamp is not None and picture.stamp != stamp:
-        hint = "Keep the picture, or pass it"
+        hint = "Pass the picture"
         raise ImageError(f"{picture.name}: has changed since it was read. {hint}")
     return picture
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard, cast
@@ -181,7 +181,7 @@ class Intake:
                 max_pixels=max_pixels,
                 lenient=self.lenient,
             )
-        for source, spent in timed:
+        for given, (source, spent) in zip(sources, timed, strict=True):
             start = time.perf_counter() - spent / 1e3
             if isinstance(source, ImageError):
                 pictures.append(source)
@@ -211,6 +211,8 @@ class Intake:
             except ImageError as error:
                 pictures.append(_without_frames(error))
                 continue
+            if isinstance(given, Picture) and picture.stamp is not None:
+                picture = replace(picture, stamp=None)  # its pixels may differ from the file's
             size = picture.size
             placement = placements.get(size)
             if placement is None:

@@ -6,6 +6,7 @@ import pickle
 import shutil
 import zipfile
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,3 +130,12 @@ def test_what_has_the_name_of_a_file_is_not_that_file(detector, source):
         with pytest.raises(ImageError, match=r"was not kept, .* Pass the picture"):
             unkept.plot()
     np.testing.assert_array_equal(kept.plot(array="rgb"), expected.plot(array="rgb"))
+
+
+def test_an_edited_picture_is_never_drawn_from_its_file(detector):
+    (first,) = detector.stream(["a.bmp"], keep_pictures=True)
+    edited = np.array(first.picture.pixels)
+    edited[:] = 7
+    picture = replace(first.picture, pixels=edited)
+    for result in (detector(picture), *detector([picture])):
+        np.testing.assert_array_equal(result.picture.pixels, edited)

@@ -145,7 +145,7 @@ class _Choice:
     def _without_detours(self, kept: set[Tensor], able: list[Conv2d]) -> set[Tensor]:
         """Leave out sums of float maps that only pointwise convolutions would read in int8.
 
-        To round such a sum takes an op of its own, and that longer than the integers save.
+        Such a sum is rounded by an op of its own, which takes longer than the integers save.
         """
         sums = {
             self._typed[op.out]

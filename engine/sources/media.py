@@ -72,6 +72,7 @@ def is_camera(name: str) -> bool:
 
 
 def kind_of(name: str) -> MediaKind:
+    """Classify a single name, without its Media."""
     if is_camera(name):
         return MediaKind.LIVE
     if not is_url(name):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import is_
 from os import PathLike
 from pathlib import Path, PurePath
@@ -27,7 +28,7 @@ from engine.concurrency import fork_safety
 from engine.darknet.graph import Graph
 from engine.errors import ImageError, InputError, suggest, within_memory
 from engine.files.naming import shown
-from engine.inputs import Batch, Intake, check_frames
+from engine.inputs import Batch, Intake, Wanted, check_frames
 from engine.passes import optimise
 from engine.passes.quantise import LayerRanges, quantise
 from engine.picture_runs import Keep, Outcome, PictureRuns
@@ -252,9 +253,12 @@ class Detector:
         if is_several:
             for name in filter(None, map(name_of, source)):
                 _refuse_endless(name)
-            selection = FrameSelection(card=self.card_decoder)
-            pictures = pictures_of(source, selection, is_untrusted=self.is_untrusted)
-            return list(self._runs.stream(pictures, "raise", settings, bgr=bgr, keep="if needed"))
+            expand = self._expansion(FrameSelection(card=self.card_decoder))
+            pictures = expand(source, defers_folders=not self.has_state)
+            outcomes = self._runs.stream(
+                *(pictures, "raise", settings), bgr=bgr, keep="if needed", expand=expand
+            )
+            return list(outcomes)
         ahead = self._runs.device_ahead(settings, "if needed")
         batch = self._intake.prepare([source], bgr=bgr, settings=settings, ahead=ahead)
         (outcome,) = self._runs.outcomes_of(batch, (settings,), keep="if needed")
@@ -414,7 +418,8 @@ class Detector:
         for names that strangers choose. The other arguments are those of a call.
         One thread iterates over `sources` and `workers` threads prepare its pictures, each at most
         one batch ahead. On a GPU these threads also submit the runs, and there are three more of
-        them, with several GPUs one more for each, but at least six if there are as many cores.
+        them, with several GPUs one more for each, but at least six if there are as many cores;
+        three more batches may be ahead of the caller.
         On Linux, with at least four `workers`, on a GPU two, processes decode files and bytes once
         a hundred have been read, one for each worker and on a GPU three more. They end with the
         detector, or after a minute without pictures.
@@ -442,7 +447,7 @@ class Detector:
         settings = self._settings(
             threshold, nms, classes, max_detections, read, tiles=tiles, overlap=overlap
         )
-        pictures = sources
+        pictures, expansion = sources, None
         stopped = Event()
 
         def stop() -> None:
@@ -452,20 +457,23 @@ class Detector:
 
         if expand:
             selection = FrameSelection(stride, max_frames, card=self.card_decoder, at_once=at_once)
-            pictures = pictures_of(
-                sources,
-                selection,
-                recursive=recursive,
-                is_untrusted=self.is_untrusted,
-                stopped=stopped,
-            )
+            expansion = self._expansion(selection, recursive=recursive, stopped=stopped)
+            pictures = expansion(sources, defers_folders=not self.has_state)
         return self._runs.stream(
             *(pictures, on_error, settings),
             bgr=bgr,
             keep=keep,
             workers=workers,
             stop=stop,
+            expand=expansion,
         )
+
+    def _expansion(
+        self, selection: FrameSelection, **options: Any
+    ) -> Callable[..., Iterator[Wanted]]:
+        """Return what turns sources into pictures; see pictures_of()."""
+        is_untrusted = self.is_untrusted
+        return partial(pictures_of, selection=selection, is_untrusted=is_untrusted, **options)
 
     def _settings(
         self,

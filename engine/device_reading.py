@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from engine.arrays import Array
 from engine.backends.base import DecodedJpeg, DevicePixels, JpegDecoder
 from engine.errors import ImageError
-from engine.inputs import Ahead, DevicePicture, Readable, ReadAhead, Wanted
+from engine.inputs import Ahead, Readable, ReadAhead, Wanted
 from engine.vision import image, picture_limits
 from engine.vision.image import Encoded, EncodedPicture, Picture
 from engine.vision.orientation import Layout
@@ -57,9 +56,12 @@ class DeviceReader:
         found = [_plain(each, most) for each, _ in read]
         plain = [each for each in found if isinstance(each, PlainPicture)]
         decoded = iter(self._decoder.decode([each.jpeg for each in plain]) if plain else ())
-        decode = partial(image.read, **options)
+
+        def on_host(plain: PlainPicture) -> Picture:
+            return image.read(_encoded(plain), **options)
+
         wanted = [
-            _result(each, next(decoded), decode, orient=orient)
+            _result(each, next(decoded), on_host, orient=orient)
             if isinstance(each, PlainPicture)
             else each
             for each in found
@@ -70,7 +72,7 @@ class DeviceReader:
 
 def _plain(source: Readable, most: int) -> Readable:
     """Read a source that is encoded; return a plain JPEG as a PlainPicture."""
-    if isinstance(source, (ImageError, Picture, PlainPicture, Encoded, DevicePicture)):
+    if isinstance(source, (PlainPicture, ImageError, Picture, Encoded, DevicePixels)):
         return source
     try:
         encoded = image.encoded_of(source)
@@ -87,27 +89,25 @@ def _plain(source: Readable, most: int) -> Readable:
 def _result(
     plain: PlainPicture,
     there: DecodedJpeg | None,
-    decode: Callable[[Encoded], Picture],
+    on_host: Callable[[PlainPicture], Picture],
     *,
     orient: bool,
-) -> Encoded | DevicePicture:
-    """Return the picture on the device, which the host decodes too if it needs the pixels."""
-    jpeg = plain.jpeg
-
-    def encoded() -> Encoded:
-        return Encoded(bytes(jpeg.content), plain.path, plain.stamp)
-
+) -> Encoded | DevicePixels:
+    """Return the pixels on the device; the host decodes the picture, too, if it needs them."""
     if there is None:
-        return encoded()
-    layout = Layout(jpeg.height, jpeg.width, there.row_step, _CHANNELS)
-    if orient and jpeg.orientation != 1:
-        layout = layout.upright(jpeg.orientation)
-    height, width, row_step, column_step, first = layout
-    picture = EncodedPicture((width, height), plain.path, lambda: decode(encoded()), plain.stamp)
+        return _encoded(plain)
+    _, width, height, _, orientation, _ = plain.jpeg
+    pointer, row_step, owner = there
+    column_step = _CHANNELS
+    if orient and orientation != 1:
+        layout = Layout(height, width, row_step, column_step).upright(orientation)
+        height, width, row_step, column_step, first = layout
+        pointer += first
+    decode = partial(on_host, plain)
+    picture = EncodedPicture((width, height), plain.path, decode, plain.stamp)
+    shape = height, width, _CHANNELS
+    return DevicePixels(shape, pointer, row_step, column_step, owner, picture)
 
-    def to_host() -> Array:
-        return picture.pixels
 
-    shape, pointer = (height, width, _CHANNELS), there.pointer + first
-    pixels = DevicePixels(shape, pointer, row_step, column_step, there.owner, to_host)
-    return DevicePicture(picture, pixels)
+def _encoded(plain: PlainPicture) -> Encoded:
+    return Encoded(bytes(plain.jpeg.content), plain.path, plain.stamp)

@@ -29,18 +29,11 @@ if TYPE_CHECKING:
 Wanted: TypeAlias = "Source | ImageError"  # an error stands for a source that could not be read
 
 # Sources of which some were read or decoded, and the milliseconds that each took.
-Readable: TypeAlias = "Wanted | Encoded | PlainPicture | DevicePicture"
+Readable: TypeAlias = "Wanted | Encoded | PlainPicture | DevicePixels"
 Ahead: TypeAlias = "Sequence[tuple[Readable, float]]"
 ReadAhead: TypeAlias = "Callable[..., Ahead]"  # BatchDecoder.read() or DeviceReader.read()
 
 RESIZES = ("cfg", "stretch", "letterbox", "exact")
-
-
-class DevicePicture(NamedTuple):
-    """A picture that was decoded in the memory of the device, and only there."""
-
-    picture: Picture
-    pixels: DevicePixels
 
 
 class Prepared(NamedTuple):
@@ -188,8 +181,8 @@ class Intake:
                 continue
             there: DevicePixels | None = None
             try:
-                if isinstance(source, DevicePicture):
-                    picture, there = source
+                if isinstance(source, DevicePixels):
+                    picture, there = source.picture, source
                 elif (
                     isinstance(source, FramePicture)
                     and channels == 3

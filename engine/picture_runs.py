@@ -27,7 +27,7 @@ from engine.concurrency.cores import usable_cores
 from engine.concurrency.pipeline import pipelined
 from engine.darknet.graph import Graph
 from engine.device_reading import DeviceReader
-from engine.errors import ImageError, InputError, within_memory
+from engine.errors import FolderError, ImageError, InputError, within_memory
 from engine.files.naming import shown
 from engine.files.stamp import is_of_file
 from engine.filled_runs import Pending, filled_runs
@@ -49,11 +49,13 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Result | Classification
 Keep: TypeAlias = Literal["always", "if needed", "never"]  # the picture, in its result
 
+_WAITING = 3  # batches of a stream that may be done while an earlier one is not
+
 
 class _Run(NamedTuple):
-    """A submitted batch."""
+    """A submitted batch, whose pixels the program keeps as long as it reads them."""
 
-    batch: Batch
+    pictures: Sequence[Prepared | ImageError]
     settings: tuple[Settings, ...]  # one for each picture that was read
     ticket: TimedTicket[Sequence[Any]] | None  # None if no picture was read
 
@@ -112,7 +114,12 @@ class PictureRuns:
         keep: Keep,
         workers: int = 1,
         stop: Callable[[], object] | None = None,
+        expand: Callable[[Iterable[str]], Iterable[Wanted]] | None = None,
     ) -> Generator[Any, None, None]:
+        """Yield an outcome for each source, in order.
+
+        `expand` returns the pictures of a folder that reading finds among the sources.
+        """
         outcomes: Iterator[Outcome | ImageError]
         with within_memory("detector"), ExitStack() as stack:
             ahead = self._read_ahead(stack, workers, keep)
@@ -133,7 +140,10 @@ class PictureRuns:
                 batches = stack.enter_context(closing(singly))
                 outcomes = self._filled(((each, settings) for each in batches), keep=keep)
             for outcome in outcomes:
-                if not isinstance(outcome, ImageError) or on_error == "yield":
+                if expand is not None and isinstance(outcome, FolderError):
+                    inside = expand([outcome.folder])
+                    yield from self.stream(inside, on_error, settings, bgr=bgr, keep=keep)
+                elif not isinstance(outcome, ImageError) or on_error == "yield":
                     yield outcome
                 elif on_error == "raise":
                     raise outcome
@@ -167,6 +177,7 @@ class PictureRuns:
             chunks,
             lambda chunk: submit(prepare(chunk)),
             workers=threads,
+            waiting=_WAITING,
             stop=stop,
         )
         return stack.enter_context(closing(runs))
@@ -209,15 +220,16 @@ class PictureRuns:
     def _submit(self, batch: Batch, settings: tuple[Settings, ...] | None = None) -> _Run:
         """Start a run of a batch on the device."""
         if not batch.placed:
-            return _Run(batch, (), None)
+            return _Run(batch.pictures, (), None)
         if settings is None:
             settings = (self._settings,) * len(batch.placed)
         if self._task == "classifier":
-            return _Run(batch, settings, self._program.submit_forward(batch.placed))
+            forward = self._program.submit_forward(batch.placed)
+            return _Run(batch.pictures, settings, forward)
         chosen: list[DetectionSettings] = []
         for each, before in zip(settings, (None, *settings), strict=False):
             chosen.append(chosen[-1] if each is before else self._detection_settings(each))
-        return _Run(batch, settings, self._program.submit(batch.placed, chosen))
+        return _Run(batch.pictures, settings, self._program.submit(batch.placed, chosen))
 
     def of_array(self, array: object, settings: Settings, *, keep: Keep) -> Result | None:
         """Return the result of an array by the program's shorter way, or None if it has none.
@@ -335,7 +347,7 @@ class PictureRuns:
             rows = rows[0] if self._task == "classifier" else rows
             timing = {stage: each / len(rows) for stage, each in run.ticket.milliseconds.items()}
         remaining = iter(zip(rows, run.settings, strict=True))
-        for entry in run.batch.pictures:
+        for entry in run.pictures:
             if isinstance(entry, ImageError):
                 yield entry
             else:

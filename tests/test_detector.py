@@ -273,6 +273,31 @@ def test_a_stream_reads_no_further_than_one_batch_ahead(detector):
     assert len(taken) <= 4  # two batches of two
 
 
+@pytest.mark.parametrize("on_error", ["raise", "yield", "skip"])
+@pytest.mark.parametrize("has_state", [False, True])
+def test_a_folder_named_like_a_picture_stands_for_those_inside(
+    detector, files, tmp_path, monkeypatch, on_error, has_state
+):
+    folder = tmp_path / "album.jpg"
+    (folder / "deeper.png").mkdir(parents=True)
+    inside = [folder / "a.png", folder / "b.png", folder / "deeper.png" / "c.png"]
+    for each in inside:
+        shutil.copy(files[0], each)
+    monkeypatch.setattr(detector._runs, "has_state", has_state)
+    sources = list(map(str, [files[0], folder, *files[1:]]))
+    for recursive, among in ((False, inside[:2]), (True, inside)):
+        found = [
+            each.path for each in detector.stream(sources, recursive=recursive, on_error=on_error)
+        ]
+        assert found == list(map(str, [files[0], *among, *files[1:]]))
+    assert [each.path for each in detector(sources)] == list(
+        map(str, [files[0], *inside[:2], *files[1:]])
+    )
+    (outcome,) = detector.stream([str(folder)], expand=False, on_error="yield")
+    assert isinstance(outcome, ImageError)
+    assert "expected a file, got a folder" in str(outcome)
+
+
 @pytest.mark.parametrize(("on_error", "kinds"), [("yield", "RER"), ("skip", "RR"), ("raise", "RX")])
 def test_an_unreadable_picture_in_a_stream(detector, files, on_error, kinds):
     files[1].write_bytes(b"\x89PNG\r\n\x1a\n and then nothing")

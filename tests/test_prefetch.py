@@ -45,6 +45,24 @@ def test_one_item_per_worker_is_drawn_ahead(workers):
     assert drawn == list(range(workers + 1))
 
 
+def test_results_may_wait_for_one_that_takes_long():
+    """One of three threads is held up; the others go on with as many items as may wait."""
+    made, is_over = [], threading.Event()
+
+    def make(item):
+        if item == 0:
+            assert is_over.wait(5)
+        made.append(item)
+        if len(made) == 6:
+            is_over.set()
+        return item
+
+    stream = pipelined(iter(range(20)), make, workers=3, waiting=4)
+    assert next(stream) == 0
+    assert sorted(made)[:7] == list(range(7))
+    assert list(stream) == list(range(1, 20))
+
+
 def test_workers_work_at_the_same_time():
     together = threading.Barrier(2, timeout=5)
 

@@ -12,6 +12,7 @@ from engine.errors import DeviceError
 from engine.plan.build import Plan
 from engine.plan.ops import Op, RegionHead, YoloHead
 from engine.vision.boxes import Boxes, Suppression
+from engine.vision.image import Picture
 from engine.vision.plain_jpeg import PlainJpeg
 from engine.vision.resize import Placement
 
@@ -42,7 +43,7 @@ class DevicePixels(NamedTuple):
     row_step: int  # to the pixel below
     column_step: int  # to the pixel on the right
     owner: object  # keeps the memory as long as it lives
-    to_host: Callable[[], Array]  # returns the pixels, for a run whose pictures the host scales
+    picture: Picture  # the same, for a run whose pictures the host scales
 
 
 class NoJpegEngineError(DeviceError):

@@ -44,4 +44,4 @@ class FramePicture(EncodedPicture):
         frame.wait()
         height, width, row_step, column_step, first = self.__dict__["_layout"]
         shape, pointer = (height, width, _CHANNELS), frame.pointer + first
-        return DevicePixels(shape, pointer, row_step, column_step, frame.owner, lambda: self.pixels)
+        return DevicePixels(shape, pointer, row_step, column_step, frame.owner, self)

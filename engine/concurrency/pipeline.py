@@ -21,11 +21,13 @@ def pipelined(
     make: Callable[[Item], Made],
     *,
     workers: int = 1,
+    waiting: int = 0,
     stop: Callable[[], object] | None = None,
 ) -> Generator[Made]:
     """Yield make(item) for each item, in order, working ahead of the caller.
 
-    One thread reads the items and `workers` threads call `make`; at most `workers` results wait.
+    One thread reads the items and `workers` threads call `make`; at most `workers` results wait,
+    and `waiting` more, so that one that takes long does not keep other threads from the next items.
     When the caller stops early, calls under way are finished first. `stop` is called before, so
     that items which wait for something from outside can end.
     """
@@ -43,14 +45,14 @@ def pipelined(
     ):
         if stop is not None:
             first.callback(stop)
-        waiting: deque[Future[Any]] = deque()
+        results: deque[Future[Any]] = deque()
 
         def submit_one() -> None:
-            waiting.append(makers.submit(make_from, reader.submit(next, items, end)))
+            results.append(makers.submit(make_from, reader.submit(next, items, end)))
 
-        for _ in range(workers):
+        for _ in range(workers + waiting):
             submit_one()
-        while (made := waiting.popleft().result()) is not end:
+        while (made := results.popleft().result()) is not end:
             submit_one()
             yield made
             if os.getpid() != process:  # the threads exist only in the parent

@@ -11,6 +11,8 @@ from numbers import Integral
 from threading import Event
 from typing import Any
 
+import numpy as np
+
 from engine.errors import ImageError
 from engine.sources.expand import expand
 from engine.sources.item import Item
@@ -67,16 +69,36 @@ def pictures_of(
     recursive: bool = False,
     is_untrusted: bool = False,
     stopped: Event | None = None,
+    defers_folders: bool = False,
 ) -> Iterator[Source | ImageError]:
     """Yield the pictures that `sources` stand for; what is no name is passed on unchanged.
 
     Untrusted videos are errors. Adjacent cameras and streams of a list take turns, and so do videos
     of which several are read at once. `stopped` ends their reading.
+    With `defers_folders` a name that ends like a picture's is yielded even if it is a folder's:
+    reading raises FolderError then. A look at the disk for each name would give up the
+    interpreter's lock as often.
     """
-    items = items_of(
-        *(sources, selection), recursive=recursive, is_untrusted=is_untrusted, stopped=stopped
-    )
-    return (item.source for item in items)
+    for is_ready, group in groupby(sources, _is_ready if defers_folders else _is_array):
+        if is_ready:
+            yield from group
+            continue
+        others: Iterable[Any] = group
+        if isinstance(sources, (list, tuple)):  # so that others of it may be read together
+            others = list(others)
+        items = items_of(
+            *(others, selection), recursive=recursive, is_untrusted=is_untrusted, stopped=stopped
+        )
+        for item in items:
+            yield item.source
+
+
+def _is_array(source: object) -> bool:
+    return type(source) is np.ndarray
+
+
+def _is_ready(source: object) -> bool:
+    return _is_array(source) or (type(source) is str and _has_usual_form(source) is not None)
 
 
 def items_of(

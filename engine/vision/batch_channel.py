@@ -1,8 +1,9 @@
 """The connection between a BatchDecoder and one of its processes: JSON, then bytes.
 
 A job says how to decode a number of sources: names of files, or the bytes that follow. The answer
-has an entry for each that fits into the job's segment of memory, in order: a Decoded, or nothing
-where this process should read the source itself, for the error or because of its size.
+has an entry for each that fits into the job's segment of memory, in order: a Decoded, a
+LeftEncoded, or nothing where this process should read the source itself, for the error or because
+of its size.
 """
 
 from __future__ import annotations
@@ -11,17 +12,22 @@ import json
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 _HEAD = struct.Struct("<II")  # bytes of the JSON text; number of the segment
 _MAX_FILES = 1
+_ANSWER_BYTES = 1 << 16  # most answers have fewer
 
 
-class SourceOf(NamedTuple):
-    """A file's name, or the number of bytes that follow and their name, if they have one."""
+class Following(NamedTuple):
+    """Bytes that follow a job: their number, and their name if they have one."""
 
     name: str | None
-    length: int | None
+    length: int
+
+
+SourceOf: TypeAlias = "str | Following"  # a string is the name of a file
 
 
 class Job(NamedTuple):
@@ -37,10 +43,7 @@ class Job(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """Where the pixels of a picture lie in the segment, and what a Picture holds besides.
-
-    With `encoded`, its length in bytes, it is a JPEG that was left as it is.
-    """
+    """Where the pixels of a picture lie in the segment, and what a Picture holds besides."""
 
     place: int
     shape: tuple[int, int, int]
@@ -52,7 +55,26 @@ class Decoded(NamedTuple):
     orientation: int
     log: Sequence[str]
     stamp: Sequence[int] | None  # the fields of a Stamp
-    encoded: int | None = None
+
+
+class LeftEncoded(NamedTuple):
+    """Where a JPEG that was left as it is lies in the segment, and what a PlainPicture holds."""
+
+    place: int
+    length: int
+    width: int
+    height: int
+    channels: int
+    orientation: int
+    milliseconds: float
+    stamp: Sequence[int] | None
+
+
+Entry: TypeAlias = "Decoded | LeftEncoded | None"
+# The kinds of entries differ in their number of fields. Their own constructors are slower.
+_MAKE: dict[int, Any] = {
+    len(kind._fields): partial(tuple.__new__, kind) for kind in (Decoded, LeftEncoded)
+}
 
 
 class BatchChannel:
@@ -64,6 +86,7 @@ class BatchChannel:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._received = b""  # and not yet part of an answer
 
     def close(self) -> None:
         self._connection.close()
@@ -84,11 +107,10 @@ class BatchChannel:
         """
         text = json.dumps(job).encode()
         head = _HEAD.pack(len(text), segment)
-        if file is None:
-            self._connection.sendall(head)
-        else:
+        if file is not None:
             socket.send_fds(self._connection, [head], [file])
-        self._connection.sendall(text)
+            head = b""
+        self._connection.sendall(head + text)
         for content in contents:
             self._connection.sendall(content)
         return len(text)
@@ -101,20 +123,32 @@ class BatchChannel:
         head += self._receive(_HEAD.size - len(head))
         length, segment = _HEAD.unpack(head)
         job = Job(*json.loads(self._receive(length)))
-        job = job._replace(sources=[SourceOf(*each) for each in job.sources])
-        lengths = [each.length for each in job.sources if each.length is not None]
+        sources = [each if isinstance(each, str) else Following(*each) for each in job.sources]
+        lengths = [each.length for each in sources if isinstance(each, Following)]
         contents = [bytes(self._receive(each)) for each in lengths]
-        return job, contents, segment, files[0] if files else None
+        return job._replace(sources=sources), contents, segment, files[0] if files else None
 
-    def send_answer(self, entries: Sequence[Decoded | None], used: int) -> None:
+    def send_answer(self, entries: Sequence[Entry], used: int) -> None:
         text = json.dumps(entries).encode()
         self._connection.sendall(_HEAD.pack(len(text), used) + text)
 
-    def receive_answer(self) -> tuple[list[Decoded | None], int]:
-        """Return the entries, and the number of bytes that the segment's pixels take."""
-        length, used = _HEAD.unpack(self._receive(_HEAD.size))
-        found: list[Any] = json.loads(self._receive(length))
-        return [None if each is None else Decoded(*each) for each in found], used
+    def receive_answer(self) -> tuple[list[Entry], int]:
+        """Return the entries, and the number of bytes that the segment's pixels take.
+
+        Each call of the system gives up the interpreter's lock: most answers take one.
+        """
+        length, used = _HEAD.unpack(self._next(_HEAD.size))
+        found: list[Any] = json.loads(self._next(length))
+        return [each and _MAKE[len(each)](each) for each in found], used
+
+    def _next(self, count: int) -> bytes:
+        while len(self._received) < count:
+            got = self._connection.recv(max(_ANSWER_BYTES, count - len(self._received)))
+            if not got:
+                raise EOFError
+            self._received += got
+        taken, self._received = self._received[:count], self._received[count:]
+        return taken
 
     def _receive(self, count: int) -> bytearray:
         received = bytearray(count)

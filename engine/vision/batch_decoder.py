@@ -29,7 +29,15 @@ from engine.concurrency.thread_cache import CachedThread
 from engine.errors import EngineError
 from engine.files.stamp import Stamp
 from engine.vision import decode_process, picture_limits
-from engine.vision.batch_channel import BatchChannel, Decoded, Job, SourceOf
+from engine.vision.batch_channel import (
+    BatchChannel,
+    Decoded,
+    Entry,
+    Following,
+    Job,
+    LeftEncoded,
+    SourceOf,
+)
 from engine.vision.image import Picture, path_of
 from engine.vision.plain_jpeg import PlainJpeg, PlainPicture
 from engine.vision.shared_pixels import NoSegmentError, Pinning, Segment, Segments
@@ -127,13 +135,14 @@ class BatchDecoder:
             submit(encoded[first : first + size])
         while pending:
             numbers, future = pending.popleft()
-            entries, pixels = self._team.wait(future)
+            entries, memory = self._team.wait(future)
+            address = 0 if memory is None else memory.__array_interface__["data"][0]
             for number, entry in zip(numbers, entries, strict=False):
-                if entry is not None and entry.encoded is not None:
-                    plain = _plain_picture_of(entry, pixels, sources[number])
+                if isinstance(entry, LeftEncoded):
+                    plain = _plain_picture_of(entry, memory, address, sources[number])
                     found[number] = plain, entry.milliseconds
                 elif entry is not None:
-                    picture = _picture_of(entry, pixels, sources[number], copies=how.copies)
+                    picture = _picture_of(entry, memory, sources[number], copies=how.copies)
                     found[number] = picture, entry.milliseconds
             if 0 < len(entries) < len(numbers):  # the others did not fit into the memory
                 submit(numbers[len(entries) :])
@@ -166,7 +175,7 @@ class _Answer(NamedTuple):
     Without a process there are no entries.
     """
 
-    entries: Sequence[Decoded | None] = ()
+    entries: Sequence[Entry] = ()
     pixels: Array | None = None
 
 
@@ -375,12 +384,15 @@ class _Process:
         Another part may follow ahead of the answer only if the connection holds the whole answer,
         which grows with the names. Otherwise both sides might wait until the other one reads.
         """
-        named, contents = [], []
+        named: list[SourceOf] = []
+        contents: list[bytes] = []
         for source in sources:
-            name, content = _named(source)
-            named.append(SourceOf(name, None if content is None else len(content)))
-            if content is not None:
+            if isinstance(source, (bytes, BytesIO)):
+                content = source if isinstance(source, bytes) else source.getvalue()
+                named.append(Following(path_of(source), len(content)))
                 contents.append(content)
+            else:
+                named.append(os.fspath(source))
         dropped = tuple(self.known - alive)
         self.known &= alive
         file = None if segment.number in self.known else segment.file
@@ -389,7 +401,7 @@ class _Process:
         self.is_ahead_possible = size <= _MOST_AHEAD and not contents
         self.known.add(segment.number)
 
-    def receive(self) -> tuple[Sequence[Decoded | None], int]:
+    def receive(self) -> tuple[Sequence[Entry], int]:
         """Return an entry for each source that fits into the segment, and the bytes used there."""
         return self._channel.receive_answer()
 
@@ -404,15 +416,6 @@ def _is_encoded(source: object) -> bool:
         name = os.fspath(source)
         return isinstance(name, str) and not name.startswith(_OWN_FILES)
     return isinstance(source, bytes) or (isinstance(source, BytesIO) and not source.tell())
-
-
-def _named(source: Any) -> tuple[str | None, bytes | None]:
-    """Return the name of a file, or the name and the content of encoded bytes."""
-    if isinstance(source, BytesIO):
-        return path_of(source), source.getvalue()
-    if isinstance(source, bytes):
-        return None, source
-    return os.fspath(source), None
 
 
 def _picture_of(entry: Decoded, memory: Array | None, source: object, *, copies: bool) -> Picture:
@@ -437,16 +440,17 @@ def _picture_of(entry: Decoded, memory: Array | None, source: object, *, copies:
     )
 
 
-def _plain_picture_of(entry: Decoded, memory: Array | None, source: object) -> PlainPicture:
+def _plain_picture_of(
+    entry: LeftEncoded, memory: Array | None, address: int, source: object
+) -> PlainPicture:
     assert memory is not None
-    assert entry.encoded is not None
-    height, width, channels = entry.shape
-    content = memory[entry.place : entry.place + entry.encoded]
-    jpeg = PlainJpeg(content, width, height, channels, entry.orientation)
+    place, length, width, height, channels, orientation, _, _ = entry
+    content = memory[place : place + length]
+    jpeg = PlainJpeg(content, width, height, channels, orientation, address + place)
     return PlainPicture(jpeg, path_of(source), _stamp_of(entry))
 
 
-def _stamp_of(entry: Decoded) -> Stamp | None:
+def _stamp_of(entry: Decoded | LeftEncoded) -> Stamp | None:
     return None if entry.stamp is None else Stamp(*entry.stamp)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from engine.errors import ImageError
 from engine.files.stamp import Stamp
 from engine.vision import image
-from engine.vision.batch_channel import BatchChannel, Decoded, Job
+from engine.vision.batch_channel import BatchChannel, Decoded, Entry, Following, Job, LeftEncoded
 from engine.vision.plain_jpeg import PlainJpeg, plain_jpeg
 
 _ALIGNMENT = 16  # as in the memory of a card, so that adjacent pictures are one copy
@@ -78,13 +78,13 @@ class _Worker:
             entries = list(self._entries(job, contents, writer))
             self._channel.send_answer(entries, writer.used)
 
-    def _entries(
-        self, job: Job, contents: Sequence[bytes], writer: _Writer
-    ) -> Iterator[Decoded | None]:
+    def _entries(self, job: Job, contents: Sequence[bytes], writer: _Writer) -> Iterator[Entry]:
         """Yield an entry for each source, until the segment is full."""
         remaining = iter(contents)
-        for name, length in job.sources:
-            source: Any = name if length is None else _File(name, next(remaining))
+        for given in job.sources:
+            source: Any = given
+            if isinstance(given, Following):
+                source = _File(given.name, next(remaining))
             self._log.lines.clear()
             start = time.perf_counter()
             try:
@@ -132,14 +132,13 @@ class _Worker:
             )
 
 
-def _left_encoded(plain: PlainJpeg, stamp: Stamp | None, writer: _Writer, start: float) -> Decoded:
+def _left_encoded(
+    plain: PlainJpeg, stamp: Stamp | None, writer: _Writer, start: float
+) -> LeftEncoded:
     place = writer.write(np.frombuffer(plain.content, np.uint8))
-    milliseconds = (time.perf_counter() - start) * 1e3
-    shape = plain.height, plain.width, plain.channels
-    return Decoded(
-        *(place, shape, False, milliseconds, (0, 0), None, None, plain.orientation, (), stamp),
-        encoded=len(plain.content),
-    )
+    milliseconds = round((time.perf_counter() - start) * 1e3, 3)
+    size = plain.width, plain.height, plain.channels
+    return LeftEncoded(place, len(plain.content), *size, plain.orientation, milliseconds, stamp)
 
 
 class _File(BytesIO):

@@ -47,6 +47,7 @@ class PlainJpeg(NamedTuple):
     height: int
     channels: int  # 1 (grey) or 3
     orientation: int  # of its EXIF, 1 to 8
+    address: int | None = None  # of the content, if the maker knows it
 
 
 class PlainPicture(NamedTuple):

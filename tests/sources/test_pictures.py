@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.errors import ImageError
+from engine.errors import FolderError, ImageError
 from engine.sources.pictures import is_endless, is_file, is_single, name_of, pictures_of
 from engine.sources.remote_picture import RemotePicture
+from engine.vision import image
 from tests.pictures import write_picture
 
 
@@ -63,6 +64,20 @@ def test_several_names_become_their_pictures():
     assert found[:2] == ["a.jpg", array]
     assert found[2:] == ["folder/b.jpg", Path("folder/b.jpg")]
     assert list(pictures_of(["folder"], recursive=True)) == ["folder/b.jpg", "folder/inner/c.jpg"]
+
+
+def test_a_folder_with_the_name_of_a_picture_may_be_left_to_reading():
+    write_picture(Path("folder.jpg/inside.png"))
+    names = ["a.jpg", "folder.jpg", "odd[1].jpg", "missing.jpg"]
+    inside = ["a.jpg", "folder.jpg/inside.png", *names[2:]]
+    assert list(pictures_of(names)) == inside
+    assert list(pictures_of(names, defers_folders=True)) == names
+    assert list(pictures_of(iter(["folder", "a.jpg"]), defers_folders=True)) == [
+        "folder/b.jpg",
+        "a.jpg",
+    ]
+    with pytest.raises(FolderError, match=r"^folder\.jpg: picture: expected a file, got a folder$"):
+        image.read("folder.jpg")
 
 
 def test_names_without_pictures_become_errors():

@@ -73,7 +73,7 @@ def frame_of(content: bytes) -> int:
     ],
 )
 def test_usual_files_are_recognised(content: bytes, expected: tuple[int, ...]) -> None:
-    assert plain_jpeg(content) == (content, *expected)
+    assert plain_jpeg(content) == PlainJpeg(content, *expected)
 
 
 def test_what_follows_the_end_is_cut_off() -> None:

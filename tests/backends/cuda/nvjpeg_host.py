@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from engine.errors import DeviceError
+from engine.vision.plain_jpeg import PlainJpeg
 
 LARGEST_SIDE = 16384
 
@@ -33,19 +34,22 @@ class HostNvjpeg:
         self.open += 1
         return self
 
-    def supports(self, content: Any) -> bool:
-        return max(Image.open(BytesIO(bytes(content))).size) <= LARGEST_SIDE
+    def supports(self, jpeg: PlainJpeg) -> bool:
+        return max(Image.open(BytesIO(bytes(jpeg.content))).size) <= LARGEST_SIDE
 
-    def decode(self, contents: Sequence[Any], images: np.ndarray[Any, Any], stream: int) -> bool:
+    def decode(self, jpegs: Sequence[PlainJpeg], images: np.ndarray[Any, Any], stream: int) -> bool:
         with self._lock:
-            self.batches.append(len(contents))
+            self.batches.append(len(jpegs))
             number = len(self.batches) - 1
         if number == self.break_at:
             raise DeviceError("nvjpegDecodeBatched: execution failed")
-        if any(bytes(each) in self.refuse or not self.supports(each) for each in contents):
+        if any(bytes(each.content) in self.refuse or not self.supports(each) for each in jpegs):
             return False
-        for content, image in zip(contents, images, strict=True):
-            pixels = np.asarray(Image.open(BytesIO(bytes(content))).convert("RGB"))
+        for jpeg, image in zip(jpegs, images, strict=True):
+            content = bytes(jpeg.content)
+            if jpeg.address is not None:
+                assert ctypes.string_at(jpeg.address, len(content)) == content
+            pixels = np.asarray(Image.open(BytesIO(content)).convert("RGB"))
             height, width, _ = pixels.shape
             pitch = int(image["pitch"][0])
             assert pitch >= width * 3

@@ -26,6 +26,7 @@ from engine.errors import EngineError, InputError
 from engine.passes import optimise
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.shapes import Shape
+from engine.vision.image import Picture
 from engine.vision.orientation import Layout, upright
 from engine.vision.resize import Placement, scale_into
 from tests.backends.cuda.cards import CARDS, open_card
@@ -138,13 +139,18 @@ def test_pixels_may_lie_in_memory_in_any_way(device: CudaDevice) -> None:
 # ---------------------------------------------------------------- already on the device
 
 
-def unreadable() -> Array:
-    raise AssertionError("pixels of the device were wanted on the host")
+class Unreadable(Picture):
+    def __init__(self) -> None:
+        """Have no pixels on the host."""
+
+    @property
+    def pixels(self) -> Array:  # type: ignore[override]
+        raise AssertionError("pixels of the device were wanted on the host")
 
 
 @contextmanager
 def on_device(
-    device: CudaDevice, stored: Array, *, orientation: int = 1, gap: int = 0, to_host: Any = None
+    device: CudaDevice, stored: Array, *, orientation: int = 1, gap: int = 0, picture: Any = None
 ) -> Iterator[DevicePixels]:
     """Lend pixels in memory of the device, whose rows are `gap` bytes apart."""
     height, width, channels = stored.shape
@@ -156,7 +162,7 @@ def on_device(
     layout = Layout(height, width, rows.shape[1], channels).upright(orientation)
     shape = layout.height, layout.width, channels
     steps = layout.row_step, layout.column_step
-    yield DevicePixels(shape, pointer + layout.first, *steps, None, to_host or unreadable)
+    yield DevicePixels(shape, pointer + layout.first, *steps, None, picture or Unreadable())
     free()
 
 
@@ -222,7 +228,7 @@ def test_pictures_on_the_device_are_read_back_where_the_cpu_must_scale(
 ) -> None:
     stored = random_pixels((12, 9))
     floats = np.random.default_rng(0).random((37, 50, 3), dtype=np.float32)
-    with on_device(device, stored, to_host=lambda: stored) as pixels:
+    with on_device(device, stored, picture=Picture(stored)) as pixels:
         batch = [placed_there(pixels, (32, 32)), placed(floats, (32, 32))]
         rows = rows_of(device, batch)
     assert_is((rows,), [placed(stored, (32, 32)), placed(floats, (32, 32))])

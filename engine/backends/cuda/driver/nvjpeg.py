@@ -17,7 +17,7 @@ from engine.arrays import Array
 from engine.backends.base import NoJpegEngineError
 from engine.backends.cuda.driver import library, pycuda_loader
 from engine.errors import DeviceError
-from engine.vision.plain_jpeg import Content
+from engine.vision.plain_jpeg import PlainJpeg
 
 _HARDWARE = 3  # NVJPEG_BACKEND_HARDWARE
 _RGBI = 5  # NVJPEG_OUTPUT_RGBI: interleaved
@@ -111,25 +111,26 @@ class BatchDecoder:
             self.close()
             raise type(error)(f"decode: gpu: {error}. Use --decode cpu") from None
 
-    def supports(self, content: Content) -> bool:
+    def supports(self, jpeg: PlainJpeg) -> bool:
         """Tell whether the engine decodes a JPEG, by its header."""
-        calls, verdict, place = self._calls, ctypes.c_int(-1), _address(content)
+        calls, verdict = self._calls, ctypes.c_int(-1)
+        place, length = _address(jpeg), len(jpeg.content)
         return (
-            not calls.nvjpegJpegStreamParseHeader(self._handle, place, len(content), self._header)
+            not calls.nvjpegJpegStreamParseHeader(self._handle, place, length, self._header)
             and not calls.nvjpegDecodeBatchedSupported(
                 self._handle, self._header, ctypes.byref(verdict)
             )
             and not verdict.value
         )
 
-    def decode(self, contents: Sequence[Content], images: Array, stream: int) -> bool:
+    def decode(self, jpegs: Sequence[PlainJpeg], images: Array, stream: int) -> bool:
         """Decode into `images`, an array of IMAGE; False if a JPEG is of a kind that it refuses.
 
         The pixels are there when the stream has done its work.
         """
-        count = len(contents)
-        pointers = (_p * count)(*map(_address, contents))
-        lengths = (_size * count)(*map(len, contents))
+        count = len(jpegs)
+        pointers = (_p * count)(*map(_address, jpegs))
+        lengths = (_size * count)(*[len(each.content) for each in jpegs])
         self._check(
             "nvjpegDecodeBatchedInitialize", self._handle, self._state, count, _CPU_THREADS, _RGBI
         )
@@ -158,9 +159,10 @@ class BatchDecoder:
         _check(name, getattr(self._calls, name)(*arguments))
 
 
-def _address(content: Content) -> int:
-    values = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
-    address: int = values.__array_interface__["data"][0]
+def _address(jpeg: PlainJpeg) -> int:
+    if jpeg.address is not None:
+        return jpeg.address
+    address: int = np.frombuffer(jpeg.content, np.uint8).__array_interface__["data"][0]
     return address
 
 

@@ -15,7 +15,7 @@ from engine.backends.base import DecodedJpeg
 from engine.backends.cuda.driver import nvjpeg
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.runtime.device_blocks import DeviceBlocks
-from engine.vision.plain_jpeg import Content, PlainJpeg
+from engine.vision.plain_jpeg import PlainJpeg
 
 _UNITS = 2  # one parses and submits a batch while the engine decodes that of the other
 _CHANNELS = 3
@@ -28,9 +28,9 @@ _log = logging.getLogger("engine")
 class _Library(Protocol):
     """The methods of nvjpeg.BatchDecoder."""
 
-    def supports(self, content: Content) -> bool: ...
+    def supports(self, jpeg: PlainJpeg) -> bool: ...
 
-    def decode(self, contents: Sequence[Content], images: Array, stream: int) -> bool: ...
+    def decode(self, jpegs: Sequence[PlainJpeg], images: Array, stream: int) -> bool: ...
 
     def close(self) -> None: ...
 
@@ -48,20 +48,20 @@ class _Unit:
             self._free()
             raise
 
-    def decode(self, contents: Sequence[Content], images: Array) -> list[bool]:
+    def decode(self, jpegs: Sequence[PlainJpeg], images: Array) -> list[bool]:
         """Decode and wait; tell for each JPEG whether it was decoded."""
-        if self._run(contents, images):
-            return [True] * len(contents)
+        if self._run(jpegs, images):
+            return [True] * len(jpegs)
         # One JPEG that is refused stops the batch.
-        usable = [self._library.supports(content) for content in contents]
-        left = [content for content, is_usable in zip(contents, usable, strict=True) if is_usable]
+        usable = [self._library.supports(jpeg) for jpeg in jpegs]
+        left = [jpeg for jpeg, is_usable in zip(jpegs, usable, strict=True) if is_usable]
         if left and self._run(left, images[usable]):
             return usable
-        return [False] * len(contents)
+        return [False] * len(jpegs)
 
-    def _run(self, contents: Sequence[Content], images: Array) -> bool:
+    def _run(self, jpegs: Sequence[PlainJpeg], images: Array) -> bool:
         api = self._context.driver_api
-        is_decoded = self._library.decode(contents, images, self._stream)
+        is_decoded = self._library.decode(jpegs, images, self._stream)
         api.record(self._event, self._stream)
         api.wait(self._event)  # also after a refusal: the memory is used again
         return is_decoded
@@ -131,20 +131,20 @@ class CardJpegDecoder:
         images = np.zeros(len(jpegs), nvjpeg.IMAGE)
         images["channel"][:, 0] = np.array(starts, np.uint64) + np.uint64(lease.pointer)
         images["pitch"][:, 0] = pitches
-        are_decoded = self._in_unit([each.content for each in jpegs], images)
+        are_decoded = self._in_unit(jpegs, images)
         return [
             DecodedJpeg(lease.pointer + start, pitch, lease) if is_decoded else None
             for start, pitch, is_decoded in zip(starts, pitches, are_decoded, strict=True)
         ]
 
-    def _in_unit(self, contents: Sequence[Content], images: Array) -> list[bool]:
+    def _in_unit(self, jpegs: Sequence[PlainJpeg], images: Array) -> list[bool]:
         self._context.check_process()
         unit = self._units.get()
         api = self._context.driver_api
         try:
             api.enter()
             try:
-                return unit.decode(contents, images)
+                return unit.decode(jpegs, images)
             finally:
                 api.leave()
         finally:

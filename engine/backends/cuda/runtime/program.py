@@ -385,7 +385,9 @@ class CudaProgram(Submission):
     def _stage_scaled(self, placed: Sequence[Placed], slot: Slot) -> None:
         values = slot.images()[: len(placed) * self.plan.source.shape.size]
         for each, row in zip(placed, values.reshape(-1, *self._sides), strict=True):
-            pixels = each.pixels.to_host() if isinstance(each.pixels, DevicePixels) else each.pixels
+            pixels = each.pixels
+            if isinstance(pixels, DevicePixels):
+                pixels = pixels.picture.pixels
             resize.scale_into(pixels, each.placement, row, exact=each.exact)
 
     def _stage_pictures(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 Frames = TypeVar("Frames", bound=Array)
 OneSource = TypeVar("OneSource", bound="Source | int")
+
+_log = logging.getLogger("engine")
 
 ON_ERROR = ("raise", "yield", "skip")
 
@@ -675,6 +678,9 @@ class Detector:
     def _compile(self, plan: Plan) -> Program:
         if self._ranges is not None:
             plan = quantise(plan, self._ranges)
+            if not plan.scales:
+                why = "no layer multiplies integers (docs/int8.md), and all of them stay float"
+                _log.warning("%s: int8: %s", self._graph.file, why)
         return self._device.compile(plan, batch=self.settings.batch, precision=self._precision)
 
 

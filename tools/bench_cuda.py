@@ -107,8 +107,9 @@ def main(words: list[str] | None = None) -> int:
             written = plan_of(spec)
             start = time.perf_counter()
             if precision == "int8":
-                ranges = ranges_of_noise(written)
-                plan = quantise.quantise(optimise(written, FUSING), ranges)
+                plan = optimise(written, FUSING)
+                ranges = quantise.where_it_gains(plan, ranges_of_noise(written))
+                plan = quantise.quantise(plan, ranges)
             else:
                 plan = optimise(written, device.passes)
             program = device.compile(plan, batch=batch, precision=precision, **options)

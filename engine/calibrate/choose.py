@@ -20,7 +20,7 @@ from engine.backends.base import Device
 from engine.calibrate.collect import compile_once
 from engine.calibrate.histogram import Histogram
 from engine.passes import FUSING, optimise
-from engine.passes.quantise import LayerRanges, candidates, quantise
+from engine.passes.quantise import LayerRanges, candidates, quantise, where_it_gains
 from engine.plan.build import Plan
 
 METHODS = ("max", "99.99%", "99.9%", "mse")
@@ -39,6 +39,7 @@ class Chosen:
     error_without_floats: float  # if no layer stayed float
     errors: dict[int, float] = field(default_factory=dict)  # by convolution, if only it is int8
     error_by_method: dict[str, float] = field(default_factory=dict)
+    gains: bool = True  # False if all layers stay float because that is faster
 
 
 class Measurement:
@@ -103,8 +104,10 @@ def choose(
         floats.append(layer)
         error = measurement.error(LayerRanges(largest, floats))
         report(f"layer {layer} stays float: error {error:.4f}")
-    ranges = LayerRanges(largest, frozenset(floats))
-    return Chosen(best, ranges, error, by_method[best], errors, by_method)
+    ranges = where_it_gains(measurement.plan, LayerRanges(largest, frozenset(floats)))
+    gains = len(ranges.floats) == len(floats)
+    error = error if gains else measurement.error(ranges)
+    return Chosen(best, ranges, error, by_method[best], errors, by_method, gains)
 
 
 def _relative_error(expected: Sequence[Outputs], found: Sequence[Outputs]) -> float:

@@ -81,8 +81,10 @@ def ranges(
         return None
     if not is_trained and not arguments.scales:
         from engine.calibrate.collect import ranges_of_noise
+        from engine.passes import FUSING, optimise
+        from engine.passes.quantise import where_it_gains
 
-        return ranges_of_noise(plan)
+        return where_it_gains(optimise(plan, FUSING), ranges_of_noise(plan))
     from engine import scales
 
     cfg = _model.network(str(arguments.cfg or arguments.model))

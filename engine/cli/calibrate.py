@@ -110,6 +110,8 @@ def _lines(scales: Scales, chosen: Chosen) -> list[str]:
     methods = ", ".join(f"{name} {error:.4f}" for name, error in chosen.error_by_method.items())
     lines = [*align(rows), ""]
     lines.append(f"relative error of the outputs with all of these in int8: {methods}")
+    if not chosen.gains:
+        lines.append("few of the products could be of integers: float layers are faster")
     count = len(chosen.ranges.floats)
     kept = f"{count} stay{'s' if count == 1 else ''} float" if count else "none stays float"
     return [*lines, f"limits by {chosen.method}, {kept}: error {chosen.error:.4f}"]

@@ -24,6 +24,10 @@ from engine.plan import int8, ops
 from engine.plan.build import Plan
 from engine.plan.ops import ConcatPart, Conv2d, Op, Tensor
 
+# Of a network's products. With 0.54, in enet-coco, int8 was slower than float16 at any batch: most
+# of its ops are float, and values are converted between them. Others have 0.8 at least.
+_LEAST_SHARE = 2 / 3
+
 
 @dataclass(frozen=True)
 class LayerRanges:
@@ -43,9 +47,28 @@ def quantise(plan: Plan, ranges: LayerRanges) -> Plan:
 
 def candidates(plan: Plan) -> list[int]:
     """Return the layers whose convolutions could multiply integers."""
+    return sorted({number for op in _possible(plan) for number in layers_of(op)})
+
+
+def where_it_gains(plan: Plan, ranges: LayerRanges) -> LayerRanges:
+    """Return the ranges; all layers are float if integers would make the network slower.
+
+    The first layers do not count: they are float in every network.
+    """
+    possible, stems = _possible(plan), _stems(plan)
+    products = {
+        op: op.grid.size * prod(op.weight.shape[1:])
+        for op in plan.ops
+        if isinstance(op, Conv2d) and op.src != plan.source and op not in stems
+    }
+    if sum(products[op] for op in possible) >= _LEAST_SHARE * sum(products.values()):
+        return ranges
+    return replace(ranges, floats=frozenset(candidates(plan)))
+
+
+def _possible(plan: Plan) -> Collection[Conv2d]:
     everything = LayerRanges(dict.fromkeys(range(len(plan.layers)), 1.0))
-    found = _Choice(plan, everything).convolutions
-    return sorted({number for op in found for number in layers_of(op)})
+    return _Choice(plan, everything).convolutions
 
 
 def layers_of(op: Conv2d) -> list[int]:
@@ -140,26 +163,7 @@ class _Choice:
             is_dense = isinstance(op, Conv2d) and op.groups == 1
             if not (_moves(op) or is_dense or isinstance(op, ops.Add)):
                 kept.discard(self._typed[op.out])
-        return self._without_detours(kept & {self._typed[op.src] for op in able}, able)
-
-    def _without_detours(self, kept: set[Tensor], able: list[Conv2d]) -> set[Tensor]:
-        """Leave out sums of float maps that only pointwise convolutions would read in int8.
-
-        Such a sum is rounded by an op of its own, which takes longer than the integers save.
-        """
-        sums = {
-            self._typed[op.out]
-            for op in self._plan.ops
-            if _adds(op) or (isinstance(op, Conv2d) and op.residual is not None)
-        }
-        while True:
-            integer = [op for op in able if self._typed[op.src] in kept]
-            made = {self._typed[op.out] for op in integer}
-            worth = {self._typed[op.src] for op in integer if not op.is_pointwise}
-            detours = kept & sums - made - worth
-            if not detours:
-                return kept
-            kept = kept - detours
+        return kept & {self._typed[op.src] for op in able}
 
 
 def _stems(plan: Plan) -> set[Conv2d]:

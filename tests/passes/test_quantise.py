@@ -1,15 +1,20 @@
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from engine.backends.cuda.device import CudaDevice
+from engine.darknet import cfg, graph, random_weights
+from engine.darknet.lower import lower
 from engine.passes import FUSING, optimise
-from engine.passes.quantise import LayerRanges, candidates, layers_of, quantise
+from engine.passes.quantise import LayerRanges, candidates, layers_of, quantise, where_it_gains
 from engine.plan import ops
 from engine.plan.ops import Conv2d, Convert
 from tests.passes.check import check_plan
 from tests.passes.networks import Network
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Layers(Network):
@@ -150,16 +155,15 @@ def test_what_float_ops_read_is_converted_once():
     assert sum(isinstance(op, Convert) and op.src == body for op in plan.ops) == 1
 
 
-@pytest.mark.parametrize(("size", "is_int8"), [(1, False), (3, True)])
-def test_a_sum_of_floats_is_rounded_only_for_convolutions_that_gain(size, is_int8):
-    net = Layers(channels=3)
-    stem = net.conv(net.source, 16)
-    spread = net.conv(stem, is_depthwise=True)  # computes floats
-    parts = net.conv(spread, 16, 1), net.conv(net.conv(stem, is_depthwise=True), 16, 1)
-    total = net.add(*parts)
-    last = net.conv(total, 16, size)
-    plan = net.quantised(last, layers=[stem, spread, *parts, total, last])
-    assert (total in plan.scales) is is_int8
+@pytest.mark.parametrize(("name", "gains"), [("enet-coco", False), ("yolov4-tiny", True)])
+def test_a_network_with_few_products_of_integers_stays_float(name, gains):
+    network = graph.build(cfg.read(ROOT / "cfg" / f"{name}.cfg"), size=(64, 64))
+    plan = optimise(lower(network, random_weights.arrays(network)), FUSING)
+    ranges = LayerRanges(dict.fromkeys(range(len(plan.layers)), 1.0))
+    assert quantise(plan, ranges).scales
+    found = where_it_gains(plan, ranges)
+    assert set(found.floats) == set(() if gains else candidates(plan))
+    assert bool(quantise(plan, found).scales) is gains
 
 
 def test_outputs_and_states_are_float():

@@ -20,6 +20,7 @@ from engine.passes.quantise import LayerRanges
 _TITLE = "engine scales 1"
 _MOST_BYTES = 4 << 20
 _BLOCK = 1 << 22
+_DIGEST = 64  # digits
 _WAYS = ("int8", "float", "-")
 
 
@@ -117,6 +118,8 @@ def read(path: Path) -> Scales:
             raise InputError(f"{name}:{number}: expected {expected}, got {shown(line)!r}")
         layers.append(layer)
     digests = [about.pop(each, "") for each in ("cfg", "weights")]
+    if not all(len(each) == _DIGEST for each in digests):
+        raise InputError(f"{name}: expected the digests of cfg and weights: it is not whole")
     return Scales(digests[0], digests[1], tuple(layers), about)
 
 

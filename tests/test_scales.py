@@ -60,6 +60,8 @@ def test_the_number_of_layers_must_be_that_of_the_network(files):
         (b"engine scales 1\n0 maxpool -1 - -\n", ":2: expected"),
         (b"engine scales 1\n0 maxpool 1 int4 -\n", ":2: expected"),
         (b"engine scales 1\n0 maxpool 1 int8 x\n", ":2: expected"),
+        (b"engine scales 1\ncfg " + b"0" * 64, "it is not whole"),
+        (b"engine scales 1\ncfg " + b"0" * 64 + b"\nweights 12", "it is not whole"),
     ],
 )
 def test_other_content_is_an_error_in_one_line(tmp_path, content, message):

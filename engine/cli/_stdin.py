@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import signal
 import stat
 import sys
@@ -22,6 +23,7 @@ _POLL_SECONDS = 0.2
 _LONGEST_NAME = 4096
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})  # hardly ever in names, often in pictures
 _GZIP = b"\x1f\x8b"
+_MAP = re.compile(rb"P[1-6]\s+(#[^\n]*\n\s*)*\d+\s+\d+\s")  # PBM, PGM and PPM
 
 
 def redirected_file() -> os.stat_result | None:
@@ -118,7 +120,9 @@ def _format_of(content: bytes) -> str | None:
 
 
 def _refuse_picture(content: bytes) -> None:
-    is_binary = b"\0" in content.partition(b"\n")[0] or content.startswith(_GZIP)
+    first = content.split(maxsplit=1)[0] if content.strip() else b""
+    is_map = _MAP.match(content) is not None and not os.path.lexists(first)
+    is_binary = is_map or b"\0" in content.partition(b"\n")[0] or content.startswith(_GZIP)
     if not is_binary and content[:1].isascii():  # a name may begin with BM, like a BMP file
         return
     found = _format_of(content)

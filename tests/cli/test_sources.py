@@ -68,7 +68,7 @@ def test_no_names_on_stdin_are_an_error_as_an_empty_list_is(detect, names):
     assert done.err == "Error: no picture named: the lists are empty\n"
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP"])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM"])
 def test_a_picture_on_stdin_is_refused_once(tiny_detector, tree, kind):
     with Image.open(tree / "a.jpg") as picture:
         picture.save(tree / "piped", kind)

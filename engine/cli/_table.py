@@ -16,12 +16,15 @@ def align(
         texts.insert(0, list(headings))
         rows = [rows[0], *rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    forms: dict[tuple[bool, ...], str] = {}  # of a line, by which cells are texts
     for row, line in zip(rows, texts, strict=True):
-        cells = (
-            text.ljust(width) if isinstance(cell, str) else text.rjust(width)
-            for cell, text, width in zip(row, line, widths, strict=True)
-        )
-        yield "  ".join(cells).rstrip()
+        are_texts = tuple([isinstance(cell, str) for cell in row])
+        form = forms.get(are_texts)
+        if form is None:
+            sides = ("-" if is_text else "" for is_text in are_texts)
+            form = "  ".join(f"%{side}{width}s" for side, width in zip(sides, widths, strict=True))
+            forms[are_texts] = form
+        yield (form % tuple(line)).rstrip()
 
 
 def _text(cell: Cell) -> str:

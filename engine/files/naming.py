@@ -14,6 +14,8 @@ _NUMBER = re.compile(r"-[0-9]+$")
 
 def escaped(text: str) -> str:
     """Escape control characters and undecodable bytes."""
+    if text.isprintable():
+        return text
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )

@@ -192,8 +192,11 @@ class Result:
 
     def _edges(self, size: tuple[int, int]) -> Floats:
         centre, half = self.xywhn[:, :2].astype(np.float64), self.xywhn[:, 2:] / 2.0
-        edges = np.concatenate([centre - half, centre + half], axis=1)
-        return np.asarray(edges * (*size, *size), np.float32)
+        edges = np.empty((len(centre), 4))
+        np.subtract(centre, half, out=edges[:, :2])
+        np.add(centre, half, out=edges[:, 2:])
+        edges *= (*size, *size)
+        return edges.astype(np.float32)
 
     def __str__(self) -> str:
         """Return one line, such as: street.jpg, 640 x 480: 2 dog, 1 cat."""

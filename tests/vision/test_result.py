@@ -209,6 +209,23 @@ def test_json_has_a_version_and_numbers():
     assert list(first["box"]) == ["left", "top", "right", "bottom"]
 
 
+def test_edges_in_json_are_rounded_as_by_python():
+    """Among them are halves of a thousandth, which round to the even one."""
+    rng = np.random.default_rng(0)
+    boxes = rng.standard_normal((4000, 4)).astype(np.float32)
+    boxes[::2] = np.rint(boxes[::2] * 64) / 64
+    found = result(
+        size=(16, 8),
+        xywhn=boxes,
+        scores=rng.random(4000, np.float32) ** 5,
+        class_ids=np.zeros(4000, np.int64),
+    )
+    rows = found.to_dict()["detections"]
+    edges = [list(each["box"].values()) for each in rows]
+    assert repr(edges) == repr([[round(value, 3) for value in row] for row in found.xyxy.tolist()])
+    assert [each["score"] for each in rows] == [float(f"{s:.6g}") for s in found.scores.tolist()]
+
+
 def test_darknets_json_is_the_same_byte_for_byte(tmp_path):
     document = DarknetDocument(str(tmp_path / "found.json"), existing="refuse")
     document.begin({}, ())

@@ -142,7 +142,9 @@ class PictureRuns:
             for outcome in outcomes:
                 if expand is not None and isinstance(outcome, FolderError):
                     inside = expand([outcome.folder])
-                    yield from self.stream(inside, on_error, settings, bgr=bgr, keep=keep)
+                    yield from self.stream(
+                        *(inside, on_error, settings), bgr=bgr, keep=keep, workers=workers
+                    )
                 elif not isinstance(outcome, ImageError) or on_error == "yield":
                     yield outcome
                 elif on_error == "raise":

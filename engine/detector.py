@@ -36,7 +36,14 @@ from engine.picture_runs import Keep, Outcome, PictureRuns
 from engine.plan.build import Plan
 from engine.settings import Settings, Tiles
 from engine.sources.card_decoder import CardDecoder
-from engine.sources.pictures import is_endless, is_file, is_single, name_of, pictures_of
+from engine.sources.pictures import (
+    are_at_hand,
+    is_endless,
+    is_file,
+    is_single,
+    name_of,
+    pictures_of,
+)
 from engine.sources.reader import FrameSelection
 from engine.sources.remote_picture import RemotePicture
 from engine.sources.unchanging import unchanging
@@ -55,6 +62,8 @@ Frames = TypeVar("Frames", bound=Array)
 OneSource = TypeVar("OneSource", bound="Source | int")
 
 _log = logging.getLogger("engine")
+
+_WAITING = 3  # batches of a stream that may be done while an earlier one is not
 
 ON_ERROR = ("raise", "yield", "skip")
 
@@ -421,8 +430,8 @@ class Detector:
         for names that strangers choose. The other arguments are those of a call.
         One thread iterates over `sources` and `workers` threads prepare its pictures, each at most
         one batch ahead. On a GPU these threads also submit the runs, and there are three more of
-        them, with several GPUs one more for each, but at least six if there are as many cores;
-        three more batches may be ahead of the caller.
+        them, with several GPUs one more for each, but at least six if there are as many cores.
+        If `sources` is a list without cameras and live streams, three more batches may be ahead.
         On Linux, with at least four `workers`, on a GPU two, processes decode files and bytes once
         a hundred have been read, one for each worker and on a GPU three more. They end with the
         detector, or after a minute without pictures.
@@ -468,6 +477,7 @@ class Detector:
             keep=keep,
             workers=workers,
             stop=stop,
+            waiting=_WAITING if are_at_hand(given) else 0,
             expand=expansion,
         )
 

@@ -74,14 +74,6 @@ class ImageError(EngineError, ValueError):
         super().__init__(problem.removeprefix("picture: ") if is_twice else problem)
 
 
-class FolderError(ImageError):
-    """A folder where a picture was expected."""
-
-    def __init__(self, problem: str = "", folder: str = "") -> None:
-        super().__init__(problem)
-        self.folder = folder
-
-
 class InputError(EngineError, ValueError):
     """An invalid argument.
 

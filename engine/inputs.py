@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from engine.arrays import Array
 from engine.backends.base import DevicePixels, Placed, PlacedAlike
 from engine.backends.frame_picture import FramePicture
 from engine.errors import ImageError, InputError, suggest
+from engine.files.naming import shown
 from engine.plan.shapes import Shape
 from engine.settings import Settings
 from engine.vision import image, resize, tiles
@@ -34,6 +36,14 @@ Ahead: TypeAlias = "Sequence[tuple[Readable, float]]"
 ReadAhead: TypeAlias = "Callable[..., Ahead]"  # BatchDecoder.read() or DeviceReader.read()
 
 RESIZES = ("cfg", "stretch", "letterbox", "exact")
+
+
+class FolderFoundError(ImageError):
+    """A source turned out to be a folder, and is to be expanded. No caller of a stream gets it."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(f"{shown(folder)}: picture: expected a file, got a folder")
+        self.folder = folder
 
 
 class Prepared(NamedTuple):
@@ -148,13 +158,21 @@ class Intake:
         settings: Settings | None = None,
         decoder: Decoder | None = None,
         ahead: ReadAhead | None = None,
+        finds_folders: bool = False,
     ) -> Batch:
         """Read and scale pictures; the ImageError of an unreadable one stands in its place.
 
         `settings` tell whether pictures are cut into tiles. These are views of the picture, and are
         scaled when they run: made ahead, their rows would take much more memory than the picture.
-        `ahead` decodes what it can of the sources before anything else, all at once.
+        `ahead` decodes what it can of the sources before anything else, all at once. With
+        `finds_folders` the error of a name that is a folder's is a FolderFoundError.
         """
+
+        def error_of(given: Wanted, error: ImageError) -> ImageError:
+            if finds_folders and isinstance(given, str) and os.path.isdir(given):  # noqa: PTH112
+                return FolderFoundError(given)
+            return error
+
         channels, height, width = self.shape.sides
         max_pixels = self.max_pixels if max_pixels is None else max_pixels
         is_cut = settings is not None and settings.tiles is not None
@@ -177,7 +195,7 @@ class Intake:
         for given, (source, spent) in zip(sources, timed, strict=True):
             start = time.perf_counter() - spent / 1e3
             if isinstance(source, ImageError):
-                pictures.append(source)
+                pictures.append(error_of(given, source))
                 continue
             there: DevicePixels | None = None
             try:
@@ -202,7 +220,7 @@ class Intake:
                     )
                 cut = self._cut(picture, settings) if is_cut else ()
             except ImageError as error:
-                pictures.append(_without_frames(error))
+                pictures.append(error_of(given, _without_frames(error)))
                 continue
             if isinstance(given, Picture) and picture.stamp is not None:
                 picture = replace(picture, stamp=None)  # its pixels may differ from the file's

@@ -27,11 +27,11 @@ from engine.concurrency.cores import usable_cores
 from engine.concurrency.pipeline import pipelined
 from engine.darknet.graph import Graph
 from engine.device_reading import DeviceReader
-from engine.errors import FolderError, ImageError, InputError, within_memory
+from engine.errors import ImageError, InputError, within_memory
 from engine.files.naming import shown
 from engine.files.stamp import is_of_file
 from engine.filled_runs import Pending, filled_runs
-from engine.inputs import Batch, Intake, Prepared, ReadAhead, Wanted
+from engine.inputs import Batch, FolderFoundError, Intake, Prepared, ReadAhead, Wanted
 from engine.settings import Settings
 from engine.sources.media import MediaKind, media_of
 from engine.vision import class_tree
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 Outcome: TypeAlias = Result | Classification
 Keep: TypeAlias = Literal["always", "if needed", "never"]  # the picture, in its result
-
-_WAITING = 3  # batches of a stream that may be done while an earlier one is not
 
 
 class _Run(NamedTuple):
@@ -114,17 +112,26 @@ class PictureRuns:
         keep: Keep,
         workers: int = 1,
         stop: Callable[[], object] | None = None,
+        waiting: int = 0,
         expand: Callable[[Iterable[str]], Iterable[Wanted]] | None = None,
     ) -> Generator[Any, None, None]:
         """Yield an outcome for each source, in order.
 
+        `waiting` batches more than usual may be ahead of the caller, if the device runs ahead.
         `expand` returns the pictures of a folder that reading finds among the sources.
         """
         outcomes: Iterator[Outcome | ImageError]
         with within_memory("detector"), ExitStack() as stack:
             ahead = self._read_ahead(stack, workers, keep)
             ahead = self.device_ahead(settings, keep, ahead) or ahead
-            prepare = partial(self._intake.prepare, bgr=bgr, settings=settings, ahead=ahead)
+            finds_folders = expand is not None
+            prepare = partial(
+                self._intake.prepare,
+                bgr=bgr,
+                settings=settings,
+                ahead=ahead,
+                finds_folders=finds_folders,
+            )
             if settings.tiles is None:
                 threads = submitting_threads(self._program, workers, reads_ahead=ahead is not None)
                 chunks = _chunks(sources, self._settings.batch)
@@ -132,6 +139,7 @@ class PictureRuns:
                     *(chunks, prepare, settings, stack),
                     workers=workers,
                     threads=threads,
+                    waiting=waiting,
                     stop=stop,
                 )
                 outcomes = (each for run in runs for each in self._outcomes(run, keep=keep))
@@ -140,10 +148,14 @@ class PictureRuns:
                 batches = stack.enter_context(closing(singly))
                 outcomes = self._filled(((each, settings) for each in batches), keep=keep)
             for outcome in outcomes:
-                if expand is not None and isinstance(outcome, FolderError):
+                if expand is not None and isinstance(outcome, FolderFoundError):
                     inside = expand([outcome.folder])
                     yield from self.stream(
-                        *(inside, on_error, settings), bgr=bgr, keep=keep, workers=workers
+                        *(inside, on_error, settings),
+                        bgr=bgr,
+                        keep=keep,
+                        workers=workers,
+                        waiting=waiting,
                     )
                 elif not isinstance(outcome, ImageError) or on_error == "yield":
                     yield outcome
@@ -159,6 +171,7 @@ class PictureRuns:
         *,
         workers: int,
         threads: int,
+        waiting: int,
         stop: Callable[[], object] | None,
     ) -> Iterator[_Run]:
         """Prepare and submit batches ahead of the caller, on `threads` if the device runs ahead."""
@@ -179,7 +192,7 @@ class PictureRuns:
             chunks,
             lambda chunk: submit(prepare(chunk)),
             workers=threads,
-            waiting=_WAITING,
+            waiting=waiting,
             stop=stop,
         )
         return stack.enter_context(closing(runs))

@@ -45,10 +45,10 @@ class Scales:
 
     @property
     def ranges(self) -> LayerRanges:
-        """The ranges that passes/quantise.py needs."""
+        """The ranges that passes/quantise.py needs; what was not measured in int8 is float."""
         return LayerRanges(
             {number: each.largest for number, each in enumerate(self.layers)},
-            frozenset(number for number, each in enumerate(self.layers) if each.way == "float"),
+            frozenset(number for number, each in enumerate(self.layers) if each.way != "int8"),
         )
 
     def __str__(self) -> str:

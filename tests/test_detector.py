@@ -294,8 +294,10 @@ def test_a_folder_named_like_a_picture_stands_for_those_inside(
         map(str, [files[0], *inside[:2], *files[1:]])
     )
     (outcome,) = detector.stream([str(folder)], expand=False, on_error="yield")
-    assert isinstance(outcome, ImageError)
+    assert type(outcome) is ImageError
     assert "expected a file, got a folder" in str(outcome)
+    given = detector.stream([outcome, str(files[0])], on_error="yield")
+    assert [type(each) for each in given] == [ImageError, engine.Result]
 
 
 @pytest.mark.parametrize(("on_error", "kinds"), [("yield", "RER"), ("skip", "RR"), ("raise", "RX")])

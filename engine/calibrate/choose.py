@@ -104,9 +104,12 @@ def choose(
         floats.append(layer)
         error = measurement.error(LayerRanges(largest, floats))
         report(f"layer {layer} stays float: error {error:.4f}")
-    ranges = where_it_gains(measurement.plan, LayerRanges(largest, frozenset(floats)))
-    gains = len(ranges.floats) == len(floats)
-    error = error if gains else measurement.error(ranges)
+    ranges = where_it_gains(measurement.plan, LayerRanges(largest))
+    gains = not ranges.floats
+    if gains:
+        ranges = LayerRanges(largest, frozenset(floats))
+    else:
+        error = measurement.error(ranges)
     return Chosen(best, ranges, error, by_method[best], errors, by_method, gains)
 
 

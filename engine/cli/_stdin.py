@@ -120,9 +120,9 @@ def _format_of(content: bytes) -> str | None:
 
 
 def _refuse_picture(content: bytes) -> None:
-    first = content.split(maxsplit=1)[0] if content.strip() else b""
-    is_map = _MAP.match(content) is not None and not os.path.lexists(first)
-    is_binary = is_map or b"\0" in content.partition(b"\n")[0] or content.startswith(_GZIP)
+    first = content.partition(b"\n")[0]
+    is_map = _MAP.match(content) is not None and not os.path.lexists(first.rstrip(b"\r"))
+    is_binary = is_map or b"\0" in first or content.startswith(_GZIP)
     if not is_binary and content[:1].isascii():  # a name may begin with BM, like a BMP file
         return
     found = _format_of(content)

@@ -57,6 +57,13 @@ def is_single(name: str) -> bool:
     return is_file(name) or (is_url(name) and kind_of(name) is MediaKind.URL)
 
 
+def are_at_hand(sources: object) -> bool:
+    """Tell whether no source has to be waited for: they are a list without live ones."""
+    if not isinstance(sources, (list, tuple)):
+        return isinstance(sources, np.ndarray)
+    return not any(is_endless(name_of(each) or "") for each in sources if not _is_ready(each))
+
+
 def is_endless(name: str) -> bool:
     """Tell whether a name is a camera or a live stream."""
     return is_camera(name) or (is_url(name) and kind_of(name) is MediaKind.LIVE)
@@ -76,18 +83,19 @@ def pictures_of(
     Untrusted videos are errors. Adjacent cameras and streams of a list take turns, and so do videos
     of which several are read at once. `stopped` ends their reading.
     With `defers_folders` a name that ends like a picture's is yielded even if it is a folder's:
-    reading raises FolderError then. A look at the disk for each name would give up the
+    reading finds out. A look at the disk for each name would give up the
     interpreter's lock as often.
     """
     for is_ready, group in groupby(sources, _is_ready if defers_folders else _is_array):
         if is_ready:
             yield from group
             continue
-        others: Iterable[Any] = group
-        if isinstance(sources, (list, tuple)):  # so that others of it may be read together
-            others = list(others)
         items = items_of(
-            *(others, selection), recursive=recursive, is_untrusted=is_untrusted, stopped=stopped
+            *(group, selection),
+            recursive=recursive,
+            is_untrusted=is_untrusted,
+            stopped=stopped,
+            are_listed=isinstance(sources, (list, tuple)),
         )
         for item in items:
             yield item.source
@@ -108,11 +116,14 @@ def items_of(
     recursive: bool = False,
     is_untrusted: bool = False,
     stopped: Event | None = None,
+    are_listed: bool = False,
 ) -> Iterator[Item]:
-    """Yield the same pictures with their names and positions in videos."""
+    """Yield the same pictures with their names and positions in videos.
+
+    `are_listed` tells of an iterator that it does not wait before the next source.
+    """
     selection = selection or FrameSelection()
-    # others than lists may wait before the next source
-    may_group = isinstance(sources, (list, tuple)) and not is_untrusted
+    may_group = (are_listed or isinstance(sources, (list, tuple))) and not is_untrusted
 
     def kind_together(source: Any) -> MediaKind | None:
         return _kind_together(source, selection) if may_group else None

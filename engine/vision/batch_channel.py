@@ -100,11 +100,8 @@ class BatchChannel:
     def receive_ready(self) -> None:
         self._receive(1)
 
-    def send_job(self, job: Job, contents: Sequence[bytes], segment: int, file: int | None) -> int:
-        """Send a job, and return the length of its text.
-
-        `file` is the descriptor of a segment that the peer does not know yet.
-        """
+    def send_job(self, job: Job, contents: Sequence[bytes], segment: int, file: int | None) -> None:
+        """Send a job; `file` is the descriptor of a segment that the peer does not know yet."""
         text = json.dumps(job).encode()
         head = _HEAD.pack(len(text), segment)
         if file is not None:
@@ -113,7 +110,6 @@ class BatchChannel:
         self._connection.sendall(head + text)
         for content in contents:
             self._connection.sendall(content)
-        return len(text)
 
     def receive_job(self) -> tuple[Job, list[bytes], int, int | None]:
         """Return a job, contents that follow, the number of its segment and a new descriptor."""

@@ -51,7 +51,7 @@ _OWN_FILES = ("/dev/", "/proc/")  # names that mean something else in another pr
 _START_SECONDS = 60.0
 _PATIENCE_SECONDS = 2.0  # of a thread, until processes have started
 _IDLE_SECONDS = 60.0
-_MOST_AHEAD = 16 << 10  # bytes of names, whose answer takes a few times as much
+_MOST_AHEAD = 256  # sources, whose answer fits into a connection that nobody reads meanwhile
 
 _log = logging.getLogger("engine")
 
@@ -381,8 +381,8 @@ class _Process:
     ) -> None:
         """Send what to decode into the segment.
 
-        Another part may follow ahead of the answer only if the connection holds the whole answer,
-        which grows with the names. Otherwise both sides might wait until the other one reads.
+        Another part may follow ahead of the answer only if the connection holds the whole answer.
+        Otherwise both sides might wait until the other one reads.
         """
         named: list[SourceOf] = []
         contents: list[bytes] = []
@@ -397,8 +397,8 @@ class _Process:
         self.known &= alive
         file = None if segment.number in self.known else segment.file
         job = Job(os.getcwd(), named, *options, segment.room, dropped)  # noqa: PTH109  in each part
-        size = self._channel.send_job(job, contents, segment.number, file)
-        self.is_ahead_possible = size <= _MOST_AHEAD and not contents
+        self._channel.send_job(job, contents, segment.number, file)
+        self.is_ahead_possible = len(sources) <= _MOST_AHEAD and not contents
         self.known.add(segment.number)
 
     def receive(self) -> tuple[Sequence[Entry], int]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeGuard,
 import numpy as np
 
 from engine.arrays import Array
-from engine.errors import FolderError, ImageError
+from engine.errors import ImageError
 from engine.files.naming import line_of, shown
 from engine.files.regular import open_without_waiting, read_at_once
 from engine.files.stamp import NO_FILE, Stamp
@@ -450,10 +450,8 @@ def _content_of_file(path: str | bytes, name: str) -> tuple[bytes, Stamp]:
     try:
         about = os.stat(path)  # noqa: PTH116 - a str path stays as the user wrote it
         if not stat.S_ISREG(about.st_mode):
-            problem = f"{name}: picture: expected a file, got "
-            if stat.S_ISDIR(about.st_mode):
-                raise FolderError(problem + "a folder", text)
-            raise ImageError(problem + "a pipe or device")
+            kind = "a folder" if stat.S_ISDIR(about.st_mode) else "a pipe or device"
+            raise ImageError(f"{name}: picture: expected a file, got {kind}")
         _check_bytes(about.st_size, name)
         with open_without_waiting(path) as file:
             content = file.read(about.st_size + 1)

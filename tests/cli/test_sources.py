@@ -83,8 +83,9 @@ def test_a_picture_on_stdin_is_refused_once(tiny_detector, tree, kind):
 
 
 def test_names_on_stdin_may_begin_like_a_picture_file(detect, tree):
-    for name in ("BM.jpg", "P6", "éclair.jpg"):
+    for name in ("BM.jpg", "P6", "éclair.jpg", "P1 2024 05 holiday.jpg"):
         write_picture(tree / "b.png").rename(tree / name)
+    assert names_in(detect("-", stdin="P1 2024 05 holiday.jpg\n").out) == ["P1 2024 05 holiday.jpg"]
     assert names_in(detect("-", stdin="BM.jpg\nP6\n").out) == ["BM.jpg", "P6"]
     assert names_in(detect("-", stdin="éclair.jpg\n").out) == ["éclair.jpg"]
 

@@ -5,8 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.errors import FolderError, ImageError
-from engine.sources.pictures import is_endless, is_file, is_single, name_of, pictures_of
+from engine.errors import ImageError
+from engine.sources.pictures import (
+    are_at_hand,
+    is_endless,
+    is_file,
+    is_single,
+    name_of,
+    pictures_of,
+)
 from engine.sources.remote_picture import RemotePicture
 from engine.vision import image
 from tests.pictures import write_picture
@@ -76,8 +83,30 @@ def test_a_folder_with_the_name_of_a_picture_may_be_left_to_reading():
         "folder/b.jpg",
         "a.jpg",
     ]
-    with pytest.raises(FolderError, match=r"^folder\.jpg: picture: expected a file, got a folder$"):
+    with pytest.raises(ImageError, match=r"^folder\.jpg: picture: expected a file, got a folder$"):
         image.read("folder.jpg")
+
+
+def test_a_list_is_not_read_ahead_of_what_is_wanted_of_it():
+    names = [Path("a.jpg"), Path("folder/b.jpg")]
+    found = pictures_of(names)
+    assert next(found) == Path("a.jpg")
+    names.append(Path("odd[1].jpg"))
+    assert list(found) == names[1:]
+
+
+@pytest.mark.parametrize(
+    ("sources", "are"),
+    [
+        (["a.jpg", Path("b.jpg"), b"", "street.mp4", np.zeros((2, 2, 3), np.uint8)], True),
+        (np.zeros((3, 2, 2, 3), np.uint8), True),
+        (["a.jpg", "rtsp://camera/1"], False),
+        ([0], False),
+        (iter(["a.jpg"]), False),
+    ],
+)
+def test_only_lists_without_live_sources_are_at_hand(sources, are):
+    assert are_at_hand(sources) is are
 
 
 def test_names_without_pictures_become_errors():

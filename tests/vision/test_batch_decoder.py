@@ -4,6 +4,7 @@ import ctypes
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,9 +19,11 @@ from engine.errors import ImageError
 from engine.files.stamp import is_of_file
 from engine.sources.archive import NamedBytes
 from engine.vision import batch_decoder, image
+from engine.vision.batch_channel import BatchChannel, Decoded
 from engine.vision.batch_decoder import BatchDecoder, Reading
 from engine.vision.image import Picture
 from engine.vision.plain_jpeg import PlainPicture, plain_jpeg
+from engine.vision.shared_pixels import Segment
 from tests.cli.child import ENVIRONMENT
 from tests.vision.test_decode_pool import PICTURES, is_running, noise
 from tools.load.hostile_pictures import saved
@@ -401,3 +404,28 @@ def test_processes_start_for_long_streams_with_several_workers(folder, tiny_dete
         assert not starts
         list(detector.stream([name] * 5, workers=8))
         assert starts == [6]
+
+
+def test_a_part_follows_only_answers_that_the_connection_holds():
+    """Both sides would wait for each other: one sends an answer, the other the next part."""
+    ours, theirs = socket.socketpair()
+    process, segment = batch_decoder._Process(ours), Segment()
+    options = batch_decoder._Options(3, True, 1 << 20, False, False)
+    full = Decoded(
+        1 << 29, (9999, 9999, 3), False, 1234.567, (0, 0), None, "d" * 120, 1, (), (9,) * 3
+    )
+    try:
+        theirs.setblocking(False)
+        for count in (1, 256, 257, 1400):
+            process.ask(segment, frozenset({segment.number}), ["a.jpg"] * count, options)
+            assert process.is_ahead_possible == (count <= 256)
+            theirs.recv(1 << 20)
+        process.ask(segment, frozenset({segment.number}), [b"content"], options)
+        assert not process.is_ahead_possible
+        BatchChannel(theirs).send_answer([full] * 256, 1 << 29)  # nobody reads it yet
+        entries, _ = process.receive()
+        assert len(entries) == 256
+    finally:
+        segment.drop()
+        process.close()
+        theirs.close()

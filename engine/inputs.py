@@ -16,7 +16,6 @@ from engine.arrays import Array
 from engine.backends.base import DevicePixels, Placed, PlacedAlike
 from engine.backends.frame_picture import FramePicture
 from engine.errors import ImageError, InputError, suggest
-from engine.files.naming import shown
 from engine.plan.shapes import Shape
 from engine.settings import Settings
 from engine.vision import image, resize, tiles
@@ -41,8 +40,8 @@ RESIZES = ("cfg", "stretch", "letterbox", "exact")
 class FolderFoundError(ImageError):
     """A source turned out to be a folder, and is to be expanded. No caller of a stream gets it."""
 
-    def __init__(self, folder: str) -> None:
-        super().__init__(f"{shown(folder)}: picture: expected a file, got a folder")
+    def __init__(self, problem: str, folder: str) -> None:
+        super().__init__(problem)
         self.folder = folder
 
 
@@ -170,7 +169,7 @@ class Intake:
 
         def error_of(given: Wanted, error: ImageError) -> ImageError:
             if finds_folders and isinstance(given, str) and os.path.isdir(given):  # noqa: PTH112
-                return FolderFoundError(given)
+                return FolderFoundError(str(error), given)
             return error
 
         channels, height, width = self.shape.sides

@@ -124,13 +124,12 @@ class PictureRuns:
         with within_memory("detector"), ExitStack() as stack:
             ahead = self._read_ahead(stack, workers, keep)
             ahead = self.device_ahead(settings, keep, ahead) or ahead
-            finds_folders = expand is not None
             prepare = partial(
                 self._intake.prepare,
                 bgr=bgr,
                 settings=settings,
                 ahead=ahead,
-                finds_folders=finds_folders,
+                finds_folders=expand is not None,
             )
             if settings.tiles is None:
                 threads = submitting_threads(self._program, workers, reads_ahead=ahead is not None)

@@ -24,8 +24,9 @@ from engine.plan import int8, ops
 from engine.plan.build import Plan
 from engine.plan.ops import ConcatPart, Conv2d, Op, Tensor
 
-# Of a network's products. With 0.54, in enet-coco, int8 was slower than float16 at any batch: most
-# of its ops are float, and values are converted between them. Others have 0.8 at least.
+# The least share of a network's products that integers must have. With 0.54, in enet-coco, int8 was
+# slower than float16 at any batch: most of its ops are float, and values are converted between
+# them. Other networks have at least 0.8.
 _LEAST_SHARE = 2 / 3
 
 

@@ -83,8 +83,7 @@ def pictures_of(
     Untrusted videos are errors. Adjacent cameras and streams of a list take turns, and so do videos
     of which several are read at once. `stopped` ends their reading.
     With `defers_folders` a name that ends like a picture's is yielded even if it is a folder's:
-    reading finds out. A look at the disk for each name would give up the
-    interpreter's lock as often.
+    reading finds out. A look at the disk for each name would give up the interpreter's lock.
     """
     for is_ready, group in groupby(sources, _is_ready if defers_folders else _is_array):
         if is_ready:

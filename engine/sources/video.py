@@ -63,24 +63,21 @@ class DecodedFrame:
 
     def pixels(self) -> NDArray[Any]:
         """Return (height, width, 3) uint8, RGB, upright."""
-        from av.error import FFmpegError
-
-        try:
-            rgb = self.frame.to_ndarray(format="rgb24")
-        except FFmpegError as error:  # of damaged files, whose frames claim to be of another kind
-            problem = f"frame {self.number}: cannot be converted to RGB: {error.strerror}"
-            raise ImageError(problem) from None
+        rgb = self.frame.to_ndarray(format="rgb24")
         return np.ascontiguousarray(np.rot90(rgb, quarter_turns(self.frame)))
 
     def picture(self, path: str) -> Picture:
         """Return the picture with the path of its video, on the card if the frame is there."""
+        from av.error import FFmpegError
+
         taken = None if self.on_card is None else self.on_card.picture(self.frame, path)
         if taken is not None:
             return taken
         try:
             return Picture(self.pixels(), path)
-        except ImageError as error:
-            raise ImageError(f"{shown(path)}: video: {error}") from None
+        except FFmpegError as error:  # a damaged file may give a frame another kind than it has
+            problem = f"frame {self.number}: cannot be converted to RGB: {error.strerror}"
+            raise ImageError(f"{shown(path)}: video: {problem}") from None
 
 
 def require_pyav(name: str) -> None:

@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 
 from engine.errors import ImageError
-from engine.sources.pictures import (
-    are_at_hand,
-    is_endless,
-    is_file,
-    is_single,
-    name_of,
-    pictures_of,
-)
+from engine.sources import pictures
+from engine.sources.pictures import is_endless, is_file, is_single, name_of, pictures_of
 from engine.sources.remote_picture import RemotePicture
 from engine.vision import image
 from tests.pictures import write_picture
@@ -106,7 +100,7 @@ def test_a_list_is_not_read_ahead_of_what_is_wanted_of_it():
     ],
 )
 def test_only_lists_without_live_sources_are_at_hand(sources, are):
-    assert are_at_hand(sources) is are
+    assert pictures.are_at_hand(sources) is are
 
 
 def test_names_without_pictures_become_errors():

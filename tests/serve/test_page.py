@@ -622,6 +622,10 @@ def test_camera_is_followed_until_it_is_stopped(page):
     assert page.one("#video").is_displayed()
     first = page.text("#caption")
     page.wait(lambda: page.text("#caption") != first)  # the next frame
+    place = page.one("#stop").location
+    page.one("#threshold").send_keys(Keys.END)  # nothing is found
+    page.wait(lambda: not page.rows())
+    assert page.one("#stop").location == place  # whatever is found, a click hits it
     page.one("#stop").click()
     page.wait(lambda: not page.one("#video").is_displayed())
     assert page.one("#picture").is_displayed()  # the last frame

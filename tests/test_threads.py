@@ -200,6 +200,7 @@ def test_interpreter_exits(kind):
     assert (end.status, end.out, end.err) == (0, said, "")
 
 
+@pytest.mark.slow
 def test_interpreter_exit_waits_a_bounded_time():
     start = time.monotonic()
     end = run(BEGIN + "threads.submit(threading.Event().wait); time.sleep(0.2)")

@@ -323,6 +323,7 @@ def test_many_broken_lines_are_summarised(evaluate, dataset):
     assert len(err.splitlines()) < 30
 
 
+@pytest.mark.slow
 def test_curves_are_written_once(evaluate, dataset, tmp_path):
     curves = tmp_path / "curves"
     arguments = (dataset, "--curves", curves)

@@ -53,6 +53,7 @@ def test_after_a_whole_run_only_its_own_version_counts(tmp_path):
     assert (tmp_path / FILE).read_bytes().count(b"\n") == 3  # one, and two that replace it
 
 
+@pytest.mark.slow
 def test_corrected_labels_of_names_on_stdin_are_kept_and_the_run_goes_on(detect, tmp_path):
     for number in range(4):
         write_picture(tmp_path / f"{number}.jpg", seed=number)

@@ -65,6 +65,7 @@ def test_an_option_without_a_value_is_ignored_with_a_warning(caplog):
     assert caplog.messages == ["a.cfg:2: 'width=' without a value is ignored"]
 
 
+@pytest.mark.slow
 def test_a_flood_of_options_without_a_value_is_counted_only(caplog):
     parse("[net]\n" + "".join(f"k{number}=\n" for number in range(290_000)), name="a.cfg")
     assert len(caplog.messages) == 11

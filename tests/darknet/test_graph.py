@@ -331,6 +331,7 @@ def test_totals_are_limited(monkeypatch, name, limit, message):
     assert message in refusal(CONV + CONV + "[route]\nlayers=-1\n[route]\nlayers=-1\n")
 
 
+@pytest.mark.slow
 def test_item_41_long_chains_of_wide_routes_end_soon():
     wide = ",".join(["0"] * 1000)
     text = "[avgpool]\n" + f"[route]\nlayers={wide}\n" * 9000

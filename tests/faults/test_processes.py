@@ -51,6 +51,7 @@ def forked(function):
     return answer
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.parametrize("threads", slow_except([3], [1, 3]))
 def test_child_forked_during_runs_finds_the_same(model, threads):

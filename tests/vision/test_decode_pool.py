@@ -136,6 +136,7 @@ def test_a_picture_that_is_not_admitted_is_not_decoded(pool):
 # ------------------------------------------------------------ limits
 
 
+@pytest.mark.slow
 @POSIX
 def test_a_process_that_takes_too_long_is_replaced():
     costly = saved(Image.new("RGB", (6000, 6000)), "PNG")  # about a second

@@ -22,7 +22,6 @@ from engine.plan.ops import Conv2d, Tensor
 from engine.plan.shapes import Shape
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
-from tests.lanes import slow_except
 from tests.passes.networks import Network
 
 TWO_HEADS = Path(__file__).parents[3] / "cfg" / "yolov3-tiny.cfg"
@@ -134,9 +133,10 @@ def test_results_do_not_depend_on_what_may_run_beside(
             np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.slow
 @needs_gxx
-@pytest.mark.parametrize("may_end_beside", slow_except([True], [False, True]))
-@pytest.mark.parametrize("is_recorded", slow_except([True], [False, True]))
+@pytest.mark.parametrize("may_end_beside", [False, True])
+@pytest.mark.parametrize("is_recorded", [False, True])
 def test_results_are_those_of_one_op_after_the_other(
     monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool, may_end_beside: bool
 ) -> None:

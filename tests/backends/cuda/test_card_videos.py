@@ -426,6 +426,7 @@ def test_who_asks_for_the_picture_gets_it(detectors: Pair, clip: str) -> None:
         assert np.abs(np.asarray(left.plot()).astype(int) - np.asarray(right.plot())).max() <= MOST
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow(detectors: Pair, host: HostDevice, clip: str) -> None:
     on_card, _ = detectors
     list(on_card.stream([clip] * 2))

@@ -150,6 +150,7 @@ def test_after_a_failure_the_cpu_decodes_everything_and_one_line_says_so(
     )
 
 
+@pytest.mark.slow
 def test_memory_is_used_again_once_nothing_refers_to_it(decoder: CardJpegDecoder) -> None:
     jpegs = plain(jpeg(), jpeg(seed=1))
     first = decoder.decode(jpegs)

@@ -98,6 +98,7 @@ def test_pictures_of_other_memory_are_copied(detector: engine.Detector, copied: 
     assert copied == [2, 1]
 
 
+@pytest.mark.slow
 def test_an_array_is_let_go_when_it_is_collected(
     detector: engine.Detector, card: CudaDevice, copied: list[int]
 ) -> None:

@@ -48,6 +48,7 @@ def test_a_stream_outlives_any_number_of_sizes(model, opened):
     assert len(opened) == detectors.MOST
 
 
+@pytest.mark.slow
 def test_threads_with_a_size_each(model):
     expected = {size: model("a.png", conf=0.01, imgsz=size)[0].boxes.data for size in SIZES}
 

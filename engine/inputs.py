@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Wanted: TypeAlias = "Source | ImageError"  # an error stands for a source that could not be read
 
-# Sources of which some were read or decoded, and the milliseconds that each took.
+# Sources, some of them read or decoded already, and the milliseconds that each took.
 Readable: TypeAlias = "Wanted | Encoded | PlainPicture | DevicePixels"
 Ahead: TypeAlias = "Sequence[tuple[Readable, float]]"
 ReadAhead: TypeAlias = "Callable[..., Ahead]"  # BatchDecoder.read() or DeviceReader.read()

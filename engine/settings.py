@@ -46,7 +46,7 @@ class Settings:
 
     @property
     def lowest_score(self) -> float:
-        """The score above which the network's boxes are needed: a text proves a box of less."""
+        """The score above which boxes are needed: one below the threshold counts if it is read."""
         return min(self.threshold, _LOWEST_READ) if self.read else self.threshold
 
     @property

@@ -1,4 +1,4 @@
-"""Names of pictures that are also those of the frames of a video, such as v_000012 and v.mp4."""
+"""Keep the outputs of pictures and of frames apart: frame 12 of v.mp4 is called v_000012."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from engine.outputs.file_names import video_of
 
 
 class FrameNames:
-    """The names of outputs that are taken, as far as videos and their frames are concerned."""
+    """The names that videos have, and those of pictures that are called like a frame of a video."""
 
     def __init__(self) -> None:
         self._videos: set[str] = set()
-        self._with_pictures: set[str] = set()  # names of videos of which frames would have pictures
+        self._with_pictures: set[str] = set()  # not for videos: pictures are called like frames
 
     def add(self, name: str, *, is_video: bool) -> None:
         if is_video:

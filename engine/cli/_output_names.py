@@ -22,7 +22,7 @@ from engine.sources.video_writer import extension_for
 
 _log = logging.getLogger("engine")
 _NOBODY = ""  # owns a name that two folders give to different pictures
-_OF_FRAMES = ("labels", "labels of others", "crops")  # of which each frame has files of its own
+_OF_FRAMES = ("labels", "labels of others", "crops")  # outputs that give each frame a file
 
 
 class OutputNames:
@@ -59,7 +59,7 @@ class OutputNames:
         self._reopened: list[OutputRecord] = []  # by this run alone
         self._owners: dict[str, str] = {}  # pictures, by the keys of names of earlier runs
         self._earlier: dict[str, list[str]] = {}  # names, by pictures
-        self._keeps_any = False  # of these names
+        self._keeps_any = False  # whether a source keeps an earlier name
         self._owner_met = _NOBODY  # a picture that has a name which another one wanted
         self._frames = FrameNames()
         written = {each for record in self._records for each in record.holds}
@@ -116,8 +116,8 @@ class OutputNames:
         if numbered and self.has_folders:
             media, name = numbered[0]
             _log.warning(
-                "%d of %d sources would have outputs of the same names as another one, so these "
-                "get a number: %s for %s%s",
+                "Outputs of %d of %d sources get a number, because another source has their names: "
+                "%s for %s%s",
                 *(len(numbered), len(named), shown(name), shown(media.name)),
                 ", …" if len(numbered) > 1 else "",
             )
@@ -263,7 +263,7 @@ class OutputNames:
 
 
 def _announce(source: str, name: str) -> None:
-    what = "%s: would have outputs of the same names as another source, so they are called %s"
+    what = "%s: another source has the names of its outputs, so they are called %s"
     _log.warning(what, shown(source), shown(name))
 
 

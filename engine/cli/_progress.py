@@ -14,7 +14,7 @@ _LOG_SECONDS = 10.0  # between two lines of a log file
 
 
 class Progress:
-    """Counts pictures; prints lines in such a way that they do not disturb the display.
+    """Counts pictures, and prints other lines without disturbing the display.
 
     Without `as_line` there is a bar if stderr is a terminal and tqdm is installed. With it there is
     a line of counts in any case: one that is rewritten in place on a terminal, else one at

@@ -50,7 +50,7 @@ def run_all(
     are left out. `following` gives the boxes of results an identity. `hiding` holds arguments of
     Result.hide().
     """
-    # taken by the detector, without a result yet, and the sinks that wait for it
+    # pictures that have no result yet, and the sinks that want it
     waiting: deque[tuple[Item, Sequence[Sink]]] = deque()
     earlier = 0  # pictures that an earlier run completed
 
@@ -160,7 +160,7 @@ class _Stoppable:
 
 @dataclass(eq=False)
 class _Outputs:
-    """The sinks of a run, of which none changes a file before the first picture is done."""
+    """The sinks of a run. None changes a file before the first picture is done."""
 
     sinks: Sequence[Sink]
     about: dict[str, Any]

@@ -215,7 +215,7 @@ def feed(
 
 
 def _reserving_lists(names: Iterable[str], reserved: ReservedPaths) -> Iterator[str]:
-    """Yield names; those of lists stand for other media."""
+    """Yield names, and reserve the lists among them, which are replaced by what they name."""
     from engine.sources.media import without_file_scheme
 
     for name in names:
@@ -228,7 +228,10 @@ def _reserving_lists(names: Iterable[str], reserved: ReservedPaths) -> Iterator[
 def _reserving(
     media: Iterable[Media], reserved: ReservedPaths, output_folders: Sequence[str]
 ) -> Iterator[Media]:
-    """Yield media, whose files no output may replace, without the results in `output_folders`."""
+    """Yield media, except results in `output_folders`, and reserve their files.
+
+    From then on no output may replace these.
+    """
     results = [(each, real(each), _results_below(each)) for each in output_folders]
     counts: Counter[str] = Counter()
     for each in media:
@@ -269,7 +272,7 @@ def require_one(feed: Feed) -> None:
 
 
 def require_result(feed: Feed) -> None:
-    """Raise an error, at the end of a run that has read no picture, if it may not keep its outputs.
+    """Raise an error if a run that is over has read no picture and must not keep its outputs.
 
     With names on stdin it replaces no file. New ones stay if a source exists, as for arguments:
     they may tell why it was not read.
@@ -365,7 +368,7 @@ def _folders_below_root(media: Media) -> Iterator[str]:
 
 
 def _results_below(folder: str) -> Callable[[str], bool] | None:
-    """Return what tells whether a file is an output of a run in a folder; None if no run was."""
+    """Return a test for the outputs of earlier runs in a folder, or None if no run wrote there."""
     from engine.cli._output_names import ending_of
     from engine.outputs.file_names import sources_of_crop, with_other_format
     from engine.outputs.record import FILE, owners_in

@@ -1,7 +1,7 @@
-"""Make the file that --precision int8 needs: calibrate NET PICTURES, which are like those to come.
+"""Make the file that --precision int8 needs: calibrate NET PICTURES.
 
 It holds how large the outputs of each layer are, and which convolutions stay float because int8
-would change the results too much. A few hundred pictures are best; they need no labels.
+would change the results too much. A few hundred typical pictures are best; they need no labels.
 
 engine calibrate my.cfg my.weights photos/ -o my.scales
 engine calibrate my.cfg my.weights photos/ --check labelled/   # average precision, too

@@ -1,10 +1,10 @@
 """Find the parts of a large picture that can be a 2-D code, where dark and light often change.
 
 Most of a photograph of labels is flat, or has single edges. Every second pixel of every second row
-is compared with a threshold of its block, as zxing-cpp does it: the middle between the darkest and
-the lightest pixel, and nothing is dark in a block where these differ by too little. Where a fifth
-of the neighbours in a window differ, a part begins. It grows while more than a few of the cells
-along a side have edges: the side of a code is crossed by many, a line or a border by few.
+is compared with a threshold of its block, as zxing-cpp does it: halfway between the darkest and the
+lightest pixel; a block of low contrast counts as light. Where a fifth of the neighbours in a window
+differ, a part begins. It grows while more than a few of the cells along a side have edges: the side
+of a code is crossed by many, a line or a border by few.
 
 Codes with large modules are not found. They are in the picture at a third of its size.
 """

@@ -1,7 +1,7 @@
 """Read the codes of a picture: all of it, and what a detector found on its own.
 
-Reading all of the picture finds what zxing-cpp finds without a detector. A box whose code that
-does not read is cut out, turned upright and enlarged. A text counts for a box only if the format
+Reading all of the picture finds what zxing-cpp finds without a detector. The boxes whose codes were
+not read are then cut out, turned upright and enlarged. A text counts for a box only if the format
 is one of its class and the middle of the symbol lies inside. A 1-D code has a weak checksum or
 none, so its text counts only if two readings agree. The exception is a text of a format that checks
 itself, which was read from the whole picture where the network sees bars, and which no other
@@ -255,7 +255,7 @@ class CodeReader:
         return first if first.zxing_format in trusted else None
 
     def _whole_bars(self, picture: Array, reading: _Reading) -> _Reading:
-        """Return a 1-D code with the corners of its bars, of which only some rows were read."""
+        """Return a 1-D code with the corners of all its bars, not only of the rows just read."""
         if reading.zxing_format not in self._formats.linear:
             return reading
         bars = _bars_of(picture, reading)
@@ -426,7 +426,7 @@ class _Bars(NamedTuple):
 
 
 def _bars_of(picture: Array, reading: _Reading, *, size: float = 1.0) -> _Bars | None:
-    """Return the bars of which some rows were read, or None if there are not enough pixels."""
+    """Follow the bars beyond the rows that were read; None if there are not enough pixels."""
     crop = Crop.of(
         picture, _square_around(reading.box, size=size), has_squares=False, is_close=False
     )

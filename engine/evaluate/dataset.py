@@ -31,7 +31,7 @@ _ENDINGS = (".txt", ".xml")
 
 
 class Written(Protocol):
-    """Records in folders of labels, which tell of the pictures that these were written for."""
+    """The records in folders of labels: which picture each file was written for."""
 
     def file_of(self, picture: Path, place: Path) -> Path | None:
         """Return the label file of a picture, if the record is in a folder around a place."""
@@ -59,8 +59,8 @@ def read(
 ) -> GroundTruth:
     """Read the pictures of a folder, except those `left_out`, or of a list.
 
-    `labels` is the folder of the labels, if given. There a file has the folders of its picture, or
-    none. What `written` tells of a picture comes before its name.
+    `labels` is the folder of the labels, if given. A file in it lies in the same folders as its
+    picture, or in none. If `written` names the file of a picture, names do not count.
     """
     folder = None if labels is None else Path(labels)
     if folder is not None and not folder.is_dir():
@@ -96,7 +96,7 @@ def _repeated(source: str, pictures: Sequence[Path]) -> Iterator[str]:
     names = [path for path, count in counts.items() if count > 1]
     if names:
         what = f"names {len(names)} of {len(counts)} pictures more than once, such as"
-        yield f"{shown(source)}: {what} {shown(names[0])}: each counts as often"
+        yield f"{shown(source)}: {what} {shown(names[0])}: each counts every time"
 
 
 def _remark(source: str, which: str, files: Sized, example: str) -> str:
@@ -239,7 +239,7 @@ def find_labels(picture: Path) -> Path | None:
 def _labels_of(picture: Path, folder: Path | None, written: Written) -> Path | None:
     """Return the label file of a picture, in a folder if one is given.
 
-    It is at the first place where a file is, or of which a record tells.
+    The first place counts that has a file or a record of one.
     """
     places = _places(picture, folder)
     for place in places:

@@ -86,7 +86,7 @@ class Detections:
         return len(self.scores)
 
     def cut_at_edges(self, size: tuple[int, int]) -> Detections:
-        """Return boxes of which nothing lies outside the picture."""
+        """Return the boxes, cut at the edges of the picture."""
         first, last = self.boxes[:, :2], self.boxes[:, :2] + self.boxes[:, 2:]
         first, last = np.clip(first, 0, size), np.clip(last, 0, size)
         return replace(self, boxes=np.hstack([first, last - first]))

@@ -9,7 +9,7 @@ from engine.plan import ops
 @exports(ops.Concat)
 def concat(graph: GraphBuilder, op: ops.Concat) -> str:
     if len({graph.varies(part.src) for part in op.parts}) > 1:
-        graph.require_fixed("maps of which one has a fixed size", op.out)
+        graph.require_fixed("maps, one of them of a fixed size", op.out)
     parts = []
     for part in sorted(op.parts, key=lambda part: part.at):
         value = graph[part.src]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Stamp(NamedTuple):
-    """What another file, or another content of the same one, does not have alike."""
+    """Differs between two files, and between two contents of one file."""
 
     size: int
     modified: int  # in nanoseconds
@@ -19,7 +19,7 @@ class Stamp(NamedTuple):
         return cls(about.st_size, about.st_mtime_ns, about.st_ino)
 
 
-NO_FILE = Stamp(-1, 0, 0)  # of what has a name, but was not read from the path of that name
+NO_FILE = Stamp(-1, 0, 0)  # of a picture that has a name, but was not read from that path
 
 
 def is_of_file(stamp: Stamp | None) -> bool:

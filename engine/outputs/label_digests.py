@@ -1,7 +1,7 @@
 """Digests of the label files that runs have written into a folder.
 
-They tell such files from labels that somebody made or corrected since: those are not replaced, and
-do not tell how many objects a run has found.
+They tell such files from labels that somebody made or corrected since. Corrected files are not
+replaced, and their lines do not count as objects that a run has found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Labelled pictures in a folder or a list, next to what runs wrote."""
+"""Read labelled pictures from folders and lists, where outputs of runs may lie, too."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """A record in a folder of outputs: which name belongs to which picture, for runs that resume.
 
 A line without a picture names a file, such as predictions.jpg, that searches leave out. A line with
-"done": false says that a run set out to replace what is there, and has not done so yet, or that it
-was stopped within a video. The output "." with "done": false says this of all that is there: a run
-replaces files whose names it does not know in advance. Without "done" it says that the run is over.
+"done": false marks outputs that are not complete: a run was to replace them and has not done so, or
+it was stopped within a video. The output "." with "done": false marks all outputs in the folder: a
+run replaces files whose names it does not know in advance. Without "done" it ends this mark.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class OutputRecord:
         return has_pixels and not self._hidden <= holds
 
     def _unknown_pixels(self, owned: Owned) -> Path | None:
-        """Return an annotated copy, or a folder that may hold crops, of which no line tells."""
+        """Return an annotated copy, or a folder that may hold crops, that no line mentions."""
         from engine.sources.video_writer import extension_for
 
         if "crops" in self.holds and self._tells_nothing:

@@ -1,4 +1,4 @@
-"""Label files that runs have written, for those who use them as ground truth."""
+"""Find the label files that runs wrote, and the pictures that belong to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conv2d, Add of a map with fewer channels -> two Conv2d, one of which has a residual.
+"""Conv2d, Add of a map with fewer channels -> two Conv2d, one of them with a residual.
 
 The first block of a residual network computes many channels from a map with few, and adds that map
 to the first of them. The other filters then need no addition.

@@ -513,7 +513,7 @@ class TakeStep(Op):
 
 @dataclass(frozen=True)
 class JoinSteps(Op):
-    """out = the rows of the sources, each of which is one time step."""
+    """out = the rows of all sources; each source is one time step."""
 
     sources: tuple[Tensor, ...]
 

@@ -1,8 +1,9 @@
 """Cameras, streams and videos that the server reads all the time, and their viewers.
 
-Of each source, one thread reads and keeps the newest frame; another has it run and encodes what was
-found. A source has one frame at a time in the queue of the network, so that sources take turns with
-each other and with requests. Parts are encoded once for all viewers, and only if there are any.
+Each source has two threads: one keeps the newest frame, the other runs the network on it and
+encodes the result. A source has one frame at a time in the queue of the network, so that sources
+take turns with each other and with requests. Parts are encoded once for all viewers, and only if
+there are any.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ class BodyMemory:
 class PictureMemory:
     """A thread-safe budget of `size` bytes for decoded pictures.
 
-    Threads wait for it in order, those with large pictures apart from those with small ones: large
-    ones never take the share of the small ones. While a large one waits, small ones leave room for
-    it, beyond their share. `input_bytes` is what any picture takes for the network's input.
+    Threads wait for it in order, in one queue for large pictures and one for small ones. Large ones
+    never take the share of the small ones; while a large one waits, small ones stay within it.
+    `input_bytes` is what any picture takes for the network's input.
     """
 
     def __init__(self, size: int, input_bytes: int = 0) -> None:

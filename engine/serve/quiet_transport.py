@@ -10,8 +10,8 @@ class QuietTransport:
     """Drop what is written to a transport that is closing, or whose end was written.
 
     A client may close its connection at any moment. Asyncio then drops what is written, but uvloop
-    raises RuntimeError, and uvicorn writes to such transports: the connection that was lost tells
-    only the last of several pipelined requests.
+    raises RuntimeError, and uvicorn writes to such transports: it reports a lost connection only
+    to the last of several pipelined requests.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:

@@ -51,7 +51,7 @@ _SMOOTHING = 0.2  # weight of the latest run in the moving average
 
 
 class Service:
-    """A detector, the threads that have pictures decoded, and the accounts of what requests hold.
+    """A detector, the threads that get pictures decoded, and an account of what requests hold.
 
     Its methods run on the event loop unless they say otherwise. `decoders` are the processes that
     decode. `wait_seconds` is how long a batch waits for pictures that are being decoded, at most.
@@ -121,8 +121,8 @@ class Service:
     def overload(self, count: int = 1) -> RejectedError | None:
         """Return why no `count` further pictures are accepted now, or None.
 
-        Bodies that are being read count once more than the queue holds, so that many clients at
-        once do not send bodies in vain and a few slow ones do not keep the queue from others.
+        As many bodies again as the queue holds may be on their way. If there were more, clients
+        would send some in vain; if there were fewer, slow clients would keep others out.
         """
         waiting = self.accepted_pictures
         limit = self.limits.queue

@@ -165,9 +165,9 @@ def _pictures_in(folder: str, errors: list[OSError], *, recursive: bool) -> Iter
 
 
 def _expand_pattern(name: str, *, recursive: bool) -> Iterator[Media]:
-    """Yield the files that match, and what is in the folders if only folders match or `recursive`.
+    """Yield the matching files; with `recursive`, or if only folders match, also what they hold.
 
-    A pattern that ends with `**` has gone into all folders itself.
+    A pattern that ends with `**` has already gone into all folders.
     """
     pattern = name.replace(os.sep, "/")
     matches, unreadable = patterns.matches(pattern)

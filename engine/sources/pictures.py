@@ -81,7 +81,7 @@ def pictures_of(
     """Yield the pictures that `sources` stand for; what is no name is passed on unchanged.
 
     Untrusted videos are errors. Adjacent cameras and streams of a list take turns, and so do videos
-    of which several are read at once. `stopped` ends their reading.
+    if several are read at once. `stopped` ends their reading.
     With `defers_folders` a name that ends like a picture's is yielded even if it is a folder's:
     reading finds out. A look at the disk for each name would give up the interpreter's lock.
     """

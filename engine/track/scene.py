@@ -21,7 +21,7 @@ _USUAL_RATE = 30.0  # of a folder of pictures, too
 
 @dataclass(frozen=True)
 class ScenePlan:
-    """What is followed and counted in each of several videos; scene() makes the one of a video."""
+    """The settings of following and counting; scene() starts them for one video."""
 
     high: float = 0.5
     low: float = 0.1
@@ -35,7 +35,7 @@ class ScenePlan:
         self.scene()  # raises if a setting is out of range
 
     def scene(self, stated_rate: float = _USUAL_RATE, *, stride: int = 1) -> Scene:
-        """Return the scene of a video, of whose frames every `stride`-th is taken."""
+        """Return the scene of a video. Every `stride`-th of its frames will be taken."""
         rate = stated_rate if 0 < stated_rate <= _MOST_RATE else _USUAL_RATE
         tracker = Tracker(
             high=self.high,

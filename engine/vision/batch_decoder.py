@@ -51,7 +51,7 @@ _OWN_FILES = ("/dev/", "/proc/")  # names that mean something else in another pr
 _START_SECONDS = 60.0
 _PATIENCE_SECONDS = 2.0  # of a thread, until processes have started
 _IDLE_SECONDS = 60.0
-_MOST_AHEAD = 256  # sources, whose answer fits into a connection that nobody reads meanwhile
+_MOST_AHEAD = 256  # sources of a part: the buffer of a connection holds their answer
 
 _log = logging.getLogger("engine")
 
@@ -304,8 +304,8 @@ class _Team:
     def _takes_turn(self, process: _Process, asked: deque[tuple[_Part, Segment]]) -> bool:
         """Send the process a part, or receive what it was asked; False if it has nothing to do.
 
-        A process has its next part before it answers: between two it would wait for this one,
-        whose threads wait for a processor while all of them decode.
+        A process has its next part before it answers. Otherwise it would be idle until a thread
+        here gets a processor, which takes long while all of them decode.
         """
         part = None
         if not asked:

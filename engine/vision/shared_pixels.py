@@ -25,7 +25,7 @@ from engine.errors import DeviceError, EngineError
 
 BYTES = 1 << 30  # of addresses, for the pictures of a batch
 _KEPT_BYTES = 96 << 20  # of memory, between two uses; no more of a segment is pinned
-_SPARE = 1.25  # times as many bytes as the pixels take are pinned, for those of the next parts
+_SPARE = 1.25  # pinned bytes for each byte of pixels: the next parts may be larger
 _MOST_BYTES = 2 << 30  # of all segments that are pinned, or made though others are free
 _OWN = 6  # segments of a process, if they fit: pages of others cost it a fault each
 _numbers = count()
@@ -127,7 +127,7 @@ class Segments:
         return sum(each.pinned_bytes for each in self._alive.copy().values())
 
     def hold(self) -> None:
-        """Keep free segments until release() is called as often."""
+        """Keep free segments until each hold() has its release()."""
         self._users += 1
 
     def release(self) -> None:

@@ -66,7 +66,7 @@ def test_a_video_gets_the_number_and_a_line(here, caplog, holds, sources):
         found = dict(zip(sources, assigned(names, *sources), strict=True))
     assert found == {"v.mp4": "v-2", "v_000001.jpg": "v_000001"}
     assert caplog.messages == [
-        "1 of 2 sources would have outputs of the same names as another one, so these get a number:"
+        "Outputs of 1 of 2 sources get a number, because another source has their names:"
         " v-2 for v.mp4"
     ]
 
@@ -82,7 +82,7 @@ def test_the_second_one_on_stdin_gets_the_number_and_a_line(here, caplog, source
     with caplog.at_level(logging.WARNING, "engine"):
         assert lazily(naming(here), *sources) == expected
     assert caplog.messages == [
-        f"{sources[1]}: would have outputs of the same names as another source, so they are called "
+        f"{sources[1]}: another source has the names of its outputs, so they are called "
         f"{expected[1]}"
     ]
 
@@ -130,7 +130,7 @@ def test_annotated_pictures_and_videos_of_earlier_runs_keep_their_names(here, op
 PLAIN = [f"v_{number:06d}" for number in range(3)]
 NUMBERED = [f"v-2_{number:06d}" for number in range(3)]
 OWNERS = {"v-2": "v.mp4", **{each: f"{each}.jpg" for each in PLAIN}}
-TOLD = "1 of 4 sources would have outputs of the same names as another one, so these get a number"
+TOLD = "Outputs of 1 of 4 sources get a number, because another source has their names"
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_pictures_after_their_video_on_stdin_get_numbers(here, detect):
     stdin = "".join(f"fr/images/{each}\n" for each in names)
     done = detect("-", "--save-txt", "labels", stdin=stdin)
     assert done.status == 0
-    assert done.err.count("would have outputs of the same names as another source") == 3
+    assert done.err.count("another source has the names of its outputs") == 3
     numbered = [f"{each}-2" for each in PLAIN]
     assert labels_in(here / "labels/fr/images").keys() == {*PLAIN, *numbered}
     assert owners_in(here / "labels") == {
@@ -216,7 +216,7 @@ def test_a_later_run_takes_no_labels_of_others_for_its_own(here, detect, option,
     assert detect(first, "--save-txt", "fr/labels", "--quiet").status == 0
     before = labels_in(here / "fr/labels")
     done = detect(second, "--save-txt", "fr/labels", option)
-    assert (done.status, "so these get a number: v" in done.err) == (0, True)
+    assert (done.status, "because another source has their names: v" in done.err) == (0, True)
     found = labels_in(here / "fr/labels")
     assert {each: found[each] for each in PLAIN} == before
     added = NUMBERED if first == "fr/images" else [f"{each}-2" for each in PLAIN]

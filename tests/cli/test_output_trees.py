@@ -80,8 +80,8 @@ def test_flat_numbers_equal_names_and_says_so(detect, tree):
     )
     told = done.err.splitlines()[0]
     assert told == (
-        "3 of 4 sources would have outputs of the same names as another one, so these get a "
-        "number: img000-2 for pics/cam1/day2/img000.jpg, …"
+        "Outputs of 3 of 4 sources get a number, because another source has their names: "
+        "img000-2 for pics/cam1/day2/img000.jpg, …"
     )
 
 
@@ -206,7 +206,7 @@ def test_members_of_one_name_get_numbers(detect, tree):
             archive.addfile(info, io.BytesIO(content))
     done = detect("set.tar", "--save-txt", "labels")
     assert done.status == 0
-    assert "set.tar#x/0.jpg: would have outputs of the same names as another source" in done.err
+    assert "set.tar#x/0.jpg: another source has the names of its outputs" in done.err
     labels = ["set/x/0-2-2.txt", "set/x/0-2.txt", "set/x/0.txt"]
     assert below(tree / "labels") == labels
     content = (tree / "labels/set/x/0-2.txt").read_bytes()

@@ -183,7 +183,7 @@ def test_a_picture_that_is_named_twice_is_reported(tmp_path):
     assert len(truth.entries) == 4
     assert truth.remarks == [
         f"{tmp_path}/list.txt: names 1 of 2 pictures more than once, such as {tmp_path}/a.jpg:"
-        " each counts as often"
+        " each counts every time"
     ]
 
 

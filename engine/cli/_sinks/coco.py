@@ -82,7 +82,7 @@ class CocoImages:
         return truth
 
     def announce(self, new_ids: Mapping[int, str]) -> None:
-        """Name the classes whose objects have ids that the file does not have, once."""
+        """Warn once of each class that gets a new id because the file has no category for it."""
         new = [
             f"{shown(new_ids[each])} ({each})" for each in sorted(new_ids.keys() - self._announced)
         ]
@@ -96,7 +96,7 @@ class CocoImages:
 
 
 class _Categories:
-    """The category id of each class, and what was found of classes that the file lacks."""
+    """The category id of each class, and the classes that were found but are not in the file."""
 
     def __init__(self, images: CocoImages | None, labels: Sequence[str]) -> None:
         self._images = images

@@ -107,7 +107,7 @@ class EarlierLines:
         return earlier
 
     def _same(self, key: Key) -> Key:
-        """Return the key that a picture has however its path is spelled."""
+        """Return the same key for all spellings of a path."""
         text, frame = key
         if is_url(text):
             return key
@@ -132,7 +132,7 @@ class EarlierLines:
         self._bytes_left_out += size
 
     def has(self, key: Key) -> bool:
-        """Tell whether a picture has lines; of one that is named twice, each time uses up some.
+        """Tell whether a picture has lines. Each call uses up a group of them, if it has several.
 
         The lines of a picture that is named twice in a row form one group.
         """
@@ -151,7 +151,7 @@ class EarlierLines:
         return self.has_groups and key == self._latest
 
     def may_lack(self, key: Key) -> bool:
-        """Tell whether these are the last lines, of which some may not have been written."""
+        """Tell whether these are the last lines, which may be incomplete."""
         key = self._same(key)
         self._is_continued = self._is_continued or key == self.last
         return key == self.last and self._pictures[key] == 1 and not self._continues(key)

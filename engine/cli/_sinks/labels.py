@@ -142,7 +142,7 @@ class Labels(Sink):
             raise InputError(f"{self._where}: {problem}, which no run has written {what}")
 
     def _left_by(self, source: str, output: str) -> Iterator[tuple[str, str, str]]:
-        """Yield what somebody has changed of the labels that a source had under another name."""
+        """Yield the changed labels that a source had under an earlier name."""
         for before in self._names_before(source) if self._replaces else ():
             if before != output:
                 for name in (f"{before}.txt", *self._labels_of_frames(before)):
@@ -153,8 +153,8 @@ class Labels(Sink):
         if left := list(labels):
             name, source, output = left[0]
             _log.warning(
-                "%s: leaves labels that somebody has changed under a name that a source had: %d, "
-                "such as %s of %s, whose labels are now called %s",
+                "%s: keeps changed labels under an earlier name of a source: %d, such as %s of %s, "
+                "whose labels are now called %s",
                 *(self._where, len(left), shown(name), shown(source), shown(output)),
             )
 

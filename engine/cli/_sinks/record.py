@@ -15,7 +15,7 @@ from engine.sources.media import MediaKind
 
 
 class Record(Sink):
-    """Lines that say which picture each name belongs to; they follow from no other output."""
+    """Records which picture each name belongs to, which no other output says."""
 
     def __init__(
         self, naming: OutputNames, known: Sequence[NamedMedia], *, at_once: int = 1

@@ -565,7 +565,7 @@ def _files_of(
 
 
 def _missing(model: Path, cfg: Path) -> InputError:
-    """Return the error for a file of a network of which no .cfg exists."""
+    """Return the error for the file of a network without a .cfg."""
     from engine.models import registry
 
     if model.exists():

@@ -148,7 +148,6 @@ class _Signature:
     source: Shape
     out: Shape
     weight: tuple[int, ...]
-    has_bias: bool
     stride: tuple[int, int]
     padding: tuple[int, int, int, int]
     dilation: tuple[int, int]
@@ -217,7 +216,6 @@ def _convolve(
         rows=shape[0],
         source=Shape(*shape[1:]),
         weight=weight.shape,
-        has_bias=biases is not None,
         out=out,
         stride=stride,
         padding=sides,

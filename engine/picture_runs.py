@@ -231,12 +231,10 @@ class PictureRuns:
         if self._batch_decoder is not None:
             self._batch_decoder.close()
 
-    def _submit(self, batch: Batch, settings: tuple[Settings, ...] | None = None) -> _Run:
+    def _submit(self, batch: Batch, settings: tuple[Settings, ...]) -> _Run:
         """Start a run of a batch on the device."""
         if not batch.placed:
             return _Run(batch.pictures, (), None)
-        if settings is None:
-            settings = (self._settings,) * len(batch.placed)
         if self._task == "classifier":
             forward = self._program.submit_forward(batch.placed)
             return _Run(batch.pictures, settings, forward)

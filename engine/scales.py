@@ -7,7 +7,6 @@ the relative error of the network's outputs if it alone did so in int8.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isnan, nan
@@ -15,11 +14,11 @@ from pathlib import Path
 
 from engine.errors import InputError
 from engine.files.naming import shown
+from engine.models.digest import digest
 from engine.passes.quantise import LayerRanges
 
 _TITLE = "engine scales 1"
 _MOST_BYTES = 4 << 20
-_BLOCK = 1 << 22
 _DIGEST = 64  # digits
 _WAYS = ("int8", "float", "-")
 
@@ -61,15 +60,6 @@ class Scales:
         return "\n".join(lines) + "\n"
 
 
-def digest(path: str | Path) -> str:
-    """Return the SHA-256 of a file."""
-    found = hashlib.sha256()
-    with Path(path).open("rb") as file:
-        while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
-
-
 def path_beside(weights: str | Path) -> Path:
     """Return where the scales of weights are looked for."""
     return Path(weights).with_suffix(".scales")
@@ -83,7 +73,7 @@ def load(path: str | Path | None, cfg: str | Path, weights: str | Path, layers: 
         raise InputError(f"{shown(str(found))}: no such file, which int8 needs. Make it: {again}")
     scales = read(found)
     for name, own in (("cfg", cfg), ("weights", weights)):
-        if getattr(scales, name) != digest(own):
+        if getattr(scales, name) != digest(Path(own), "sha256"):
             raise InputError(
                 f"{shown(str(found))}: is of another {shown(str(own))}. Again: {again}"
             )

@@ -5,6 +5,7 @@ import pytest
 
 from engine import scales
 from engine.errors import InputError
+from engine.models.digest import digest
 from engine.scales import LayerScale, Scales
 
 
@@ -18,7 +19,7 @@ def files(tmp_path):
         LayerScale("convolutional", inf, "float", 0.25),
         LayerScale("yolo", 3.25, "int8", nan),
     )
-    made = Scales(scales.digest(cfg), scales.digest(weights), layers, {"pictures": "3"})
+    made = Scales(digest(cfg, "sha256"), digest(weights, "sha256"), layers, {"pictures": "3"})
     (tmp_path / "a.scales").write_text(str(made))
     return cfg, weights
 

@@ -17,8 +17,9 @@ from engine.calibrate.collect import can_measure, count_magnitudes
 from engine.darknet.graph import Graph
 from engine.errors import ImageError, InputError
 from engine.inputs import Intake
+from engine.models.digest import digest
 from engine.plan.build import Plan
-from engine.scales import LayerScale, Scales, digest
+from engine.scales import LayerScale, Scales
 from engine.sources.pictures import pictures_of
 
 
@@ -71,7 +72,7 @@ def calibrate(
         "error": f"{chosen.error:.4f}",
     }
     layers = tuple(_layer(node.kind, number, chosen) for number, node in enumerate(graph.nodes))
-    cfg, weights = map(digest, files)
+    cfg, weights = (digest(Path(each), "sha256") for each in files)
     return Scales(cfg, weights, layers, about), chosen
 
 

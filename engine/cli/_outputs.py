@@ -152,7 +152,7 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
     """Create the sinks; each raises an error now if it cannot write its output."""
     from engine.cli import _model, _output_files, _sources
     from engine.cli._sinks.kept import Kept
-    from engine.cli._sinks.record import Record, Reopened, ReopenedAll, Replaced
+    from engine.cli._sinks.record import Record, Reopened, Replaced
     from engine.cli._sinks.table import Table
 
     _check_combination(arguments)
@@ -181,21 +181,17 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
         *_document_sinks(arguments, feed, existing),
         *_folder_sinks(arguments, feed, reserved, existing),
     ]
-    if reserved.has_stdin and existing == "replace":
-        made.insert(0, Kept(reserved))
-    if feed.naming and feed.naming.has_folders:
-        # Names are recorded before files appear, and after files that replace others.
-        if existing != "replace":
-            made.insert(0, Record(feed.naming, feed.found, at_once=arguments.at_once))
-        elif reserved.has_stdin:
-            made.insert(0, ReopenedAll(feed.naming))
-        else:
-            made.insert(0, Reopened(feed.naming, feed.found))
-        if existing != "refuse":
-            reopens = existing == "replace"
-            made.append(
-                Replaced(feed.naming, feed.found, reopens=reopens, at_once=arguments.at_once)
-            )
+    # Names are recorded before files appear, and after files that replace others.
+    naming = feed.naming if feed.naming and feed.naming.has_folders else None
+    replaces = existing == "replace"
+    if replaces and reserved.has_stdin:
+        made.insert(0, Kept(reserved, naming))
+    elif replaces and naming:
+        made.insert(0, Reopened(naming, feed.found))
+    elif naming:
+        made.insert(0, Record(naming, feed.found, at_once=arguments.at_once))
+    if naming and existing != "refuse":
+        made.append(Replaced(naming, feed.found, reopens=replaces, at_once=arguments.at_once))
     if not (arguments.quiet or arguments.progress or any(sink.is_stdout for sink in made)):
         made.insert(0, Table(progress.print))
     return made

@@ -68,7 +68,7 @@ def run_all(
     count = failures = boxes = with_boxes = 0  # of pictures
     failed_sources = 0  # folders, videos and others that gave no picture, or not all of theirs
     stream = detector.stream(
-        _Stoppable(sources(), feed.stop),
+        _Stoppable(sources(), feed.stopped.set),
         on_error="yield",
         workers=workers,
         keep_pictures=keep_pictures,

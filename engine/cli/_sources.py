@@ -164,10 +164,6 @@ class Feed:
         is_one = bool(self.found) and self.selection.reads_together(kind)
         return kind if is_one and not self.is_untrusted else None
 
-    def stop(self) -> None:
-        """Stop waiting for cameras and streams."""
-        self.stopped.set()
-
 
 def feed(
     arguments: argparse.Namespace, names: list[str], *, output_folders: Sequence[str] = ()

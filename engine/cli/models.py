@@ -62,7 +62,9 @@ def _pull(names: list[str]) -> int:
     from engine.models import store
 
     failures = 0
-    for model in _some(names, "pull"):
+    if not names:
+        raise InputError("models pull: expected at least one NAME. See: models list")
+    for model in _found(names):
         try:
             if found := store.path(model):
                 print(f"{found}: is here already")
@@ -128,12 +130,6 @@ _STATES = {
     "verified": "as published",
     "trusted": "as first downloaded; no hash is published",
 }
-
-
-def _some(names: list[str], action: str) -> list[Model]:
-    if not names:
-        raise InputError(f"models {action}: expected at least one NAME. See: models list")
-    return _found(names)
 
 
 def _found(names: list[str]) -> list[Model]:

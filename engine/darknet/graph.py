@@ -159,7 +159,7 @@ def build(
 
 
 def _connected(network: Net, sections: Sequence[Section]) -> Graph:
-    _check_size(network.shape, f"{network.where}: the input", network_limits.VALUES)
+    _check_size(network.shape, f"{network.where}: the input")
     if len(sections) == 1:
         raise ConfigError(f"{network.where}: expected layers after it, got none")
     nodes = _Builder(network)
@@ -239,10 +239,8 @@ class _Builder:
             if min(size.sides) < 1:
                 name = "output" if size is shape else "map before the blur"
                 raise layer.error("", f"leaves nothing of its input: the {name} would be {size}")
-        _check_size(shape, f"{layer.where}: the output", network_limits.VALUES)
-        _check_size(
-            layer.padded(*shapes), f"{layer.where}: the padded input", network_limits.VALUES
-        )
+        _check_size(shape, f"{layer.where}: the output")
+        _check_size(layer.padded(*shapes), f"{layer.where}: the padded input")
         if isinstance(layer, DetectionLayer):
             _limit(layer.classes, network_limits.CLASSES, f"{layer.at('classes')}")
         parameters = layer.parameters(*shapes)
@@ -309,7 +307,8 @@ def _layer_class(section: Section) -> type[Layer]:
     return LAYERS[section.name]
 
 
-def _check_size(shape: Shape, what: str, limit: int) -> None:
+def _check_size(shape: Shape, what: str) -> None:
+    limit = network_limits.VALUES
     if shape.size > limit:
         raise ConfigError(f"{what} of {shape} is too large: expected at most {limit} values")
 

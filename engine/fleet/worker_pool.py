@@ -59,16 +59,13 @@ class WorkerResources:
 
 
 @contextmanager
-def ray_session(
-    address: str = LOCAL, *, model_bytes: int = 0, cpus: int | None = None
-) -> Iterator[None]:
+def ray_session(address: str = LOCAL, *, model_bytes: int = 0) -> Iterator[None]:
     """Start Ray on this machine, or connect to the cluster at `address`, for a with block."""
     if ray.is_initialized():
         raise InputError("ray: this process is already connected. Call ray.shutdown() first")
     local_options = {
         "object_store_memory": _OBJECT_STORE_BYTES + 2 * model_bytes,
         "include_dashboard": False,
-        "num_cpus": cpus,
     }
     # The workers of a local Ray import this engine from any working directory.
     root = str(Path(__file__).parents[2])

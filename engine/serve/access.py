@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from engine.errors import InputError
 from engine.files.atomic import refuse_address
 from engine.files.naming import escaped, shown
+from engine.serve.rejection import RejectedError
 
 _MAX_QUEUED_LINES = 10_000  # a disk that is slower loses lines, not answers
 _MAX_TARGET_LENGTH = 2000
@@ -51,18 +52,21 @@ class Access:
                     f"--allow-host {shown(host)}: expected a name like example.org or *"
                 )
 
-    def admits_origin(self, headers: Headers) -> bool:
-        """Return whether the request comes from no page of another, unnamed origin.
+    def check_origin(self, headers: Headers) -> None:
+        """Raise if the request comes from a page of another origin that --cors does not name.
 
         Sec-Fetch-Site decides where a browser sends it (over HTTPS and to localhost), since a proxy
         may have changed Host. An opaque origin is "null".
         """
         origin = headers.get("origin")
         if _ANY in self.cors or (origin is not None and origin in self.cors):
-            return True
+            return
         if site := headers.get("sec-fetch-site"):
-            return site in ("same-origin", "none")
-        return origin is None or origin.partition("://")[2] == headers.get("host")
+            is_own = site in ("same-origin", "none")
+        else:
+            is_own = origin is None or origin.partition("://")[2] == headers.get("host")
+        if not is_own:
+            raise RejectedError(403, "Origin: expected a page of this server, got another's")
 
 
 class Cors(CORSMiddleware):
@@ -92,15 +96,12 @@ class RequireToken:
             kind, _, token = given.partition(b" ")
             if not hmac.compare_digest(kind.lower() + b" " + token.strip(), self._expected):
                 what = "the server's token" if given else "Authorization: Bearer TOKEN"
-                content = {"error": f"Authorization: expected {what}, got {_got(given)}"}
+                got = "another" if given else "none"
+                content = {"error": f"Authorization: expected {what}, got {got}"}
                 response = JSONResponse(content, 401, {"WWW-Authenticate": "Bearer"})
                 await response(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-def _got(given: bytes) -> str:
-    return "another" if given else "none"
 
 
 class AccessLog:

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from engine.serve import multipart, uploads
-from engine.serve.rejection import ClientDisconnectedError, RejectedError, spread_seconds
+from engine.serve.rejection import ClientDisconnectedError, RejectedError, no_memory
 from engine.serve.server_limits import ServerLimits
 
 # curl --data-binary sends x-www-form-urlencoded unless it is given another type.
@@ -58,11 +58,7 @@ async def _read(receive: Receive, limits: ServerLimits, reserve: Callable[[int],
         if length > limits.body_bytes:
             raise _too_long(limits, "more")
         if not reserve(len(chunk)):
-            raise RejectedError(
-                503,
-                "memory: expected space for the body, got none now",
-                retry_after=spread_seconds(1),
-            )
+            raise no_memory("the body")
         chunks.append(chunk)
         has_more = message.get("more_body", False)
     return b"".join(chunks)

@@ -178,8 +178,7 @@ class _Port:
         )
         if problem:
             raise RejectedError(403, f"Host: {problem}")
-        if not self._access.admits_origin(headers):
-            raise RejectedError(403, "Origin: expected a page of this server, got another's")
+        self._access.check_origin(headers)
         if head.path == "/favicon.ico":  # browsers ask for it, too
             raise RejectedError(404, "expected /")
         origin = headers.get("origin")

@@ -13,7 +13,6 @@ from starlette.types import Receive, Scope, Send
 from engine.serve import live
 from engine.serve.live import Encoder, SeenFrame, Viewer
 from engine.serve.protocol import STREAM
-from engine.serve.rejection import RejectedError
 from engine.serve.service import Service
 
 _BOUNDARY = "frame"
@@ -57,8 +56,7 @@ class StreamEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         service: Service = scope["app"].state.service
-        if not scope["app"].state.access.admits_origin(request.headers):
-            raise RejectedError(403, "Origin: expected a page of this server, got another's")
+        scope["app"].state.access.check_origin(request.headers)
         service.reject_if_draining()
         source = service.live.find(request.path_params["number"])
         start = Response(headers=_HEADERS, media_type=self._media_type)

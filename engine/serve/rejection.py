@@ -31,6 +31,12 @@ class ClientDisconnectedError(Exception):
     """The client has closed its connection, so no response can be delivered."""
 
 
+def no_memory(what: str) -> RejectedError:
+    """Return the error for a request whose bytes have no room now."""
+    reason = f"memory: expected space for {what}, got none now"
+    return RejectedError(503, reason, retry_after=spread_seconds(1))
+
+
 def spread_seconds(seconds: float) -> int:
     """Return a random whole number of seconds, from `seconds` to three times as many.
 

@@ -13,7 +13,7 @@ from typing import Any
 from engine.concurrency.socket_deadline import SocketDeadline
 from engine.errors import ImageError
 from engine.files.naming import shown
-from engine.serve.rejection import RejectedError, spread_seconds
+from engine.serve.rejection import no_memory
 from engine.sources.remote_picture import RemotePicture
 
 _THREADS = 8
@@ -62,11 +62,7 @@ class PictureFetcher:
         except (OSError, UnicodeError) as error:
             raise ImageError(f"{shown(url)}: {error}") from None
         if not reserve(len(content)):
-            raise RejectedError(
-                503,
-                "memory: expected space for a picture, got none now",
-                retry_after=spread_seconds(1),
-            )
+            raise no_memory("a picture")
         return content
 
 

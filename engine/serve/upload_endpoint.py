@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from engine.errors import DeviceError, EngineError, ImageError
 from engine.serve import body
-from engine.serve.rejection import RejectedError, spread_seconds
+from engine.serve.rejection import RejectedError, no_memory
 from engine.serve.service import Inference, PictureLease, RequestLease, Service, shutting_down
 from engine.serve.uploads import Upload, Uploads
 from engine.settings import Settings
@@ -51,11 +51,7 @@ class Exchange:
             if len(self.content) > most:
                 got = len(self.content)
                 raise RejectedError(413, f"body: expected at most {most} bytes of JSON, got {got}")
-            raise RejectedError(
-                503,
-                "memory: expected space for pictures in base64, got none now",
-                retry_after=spread_seconds(1),
-            )
+            raise no_memory("pictures in base64")
         uploads = await self.service.run_in_thread(partial(parse, self.content))
         if any(each.url is not None for each in uploads.pictures) and not self.service.fetcher:
             raise RejectedError(
@@ -132,8 +128,7 @@ class UploadEndpoint(ABC):
         request = Request(scope)
         lease = RequestLease(service)
         try:
-            if not scope["app"].state.access.admits_origin(request.headers):
-                raise RejectedError(403, "Origin: expected a page of this server, got another's")
+            scope["app"].state.access.check_origin(request.headers)
             self.check(request, service)
             service.reject_if_draining()
             service.reject_if_full()

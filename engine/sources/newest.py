@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from threading import Condition, Event, Thread
 from typing import Generic, TypeVar
 
@@ -13,16 +13,6 @@ T = TypeVar("T")
 
 _JOIN_SECONDS = 2.0  # to wait for all reader threads, which a silent camera may block
 _LOOK_SECONDS = 0.2  # between two looks at whether the caller wants to stop
-
-
-def newest(items: Iterator[T]) -> Generator[T]:
-    """Consume `items` on a thread and yield the newest one each time; older ones are dropped."""
-    live = NewestOfEach([items])
-    try:
-        for _, item in live:
-            yield item
-    finally:
-        live.close()
 
 
 class NewestOfEach(Generic[T]):

@@ -8,20 +8,18 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-import signal
 import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from engine.errors import ImageError
 from engine.files.stamp import Stamp
-from engine.vision import image
+from engine.vision import decode_process, image
 from engine.vision.batch_channel import BatchChannel, Decoded, Entry, Following, Job, LeftEncoded
 from engine.vision.plain_jpeg import PlainJpeg, plain_jpeg
 
@@ -30,10 +28,7 @@ _ALIGNMENT = 16  # as in the memory of a card, so that adjacent pictures are one
 
 def main(*connections: str) -> None:
     """Serve each connection in a process of its own; the arguments are descriptors."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # of a group: the decoder decides when to end
-        signal.signal(number, signal.SIG_IGN)
-    with suppress(OSError):  # the system should end a worker before the program that needs it
-        Path("/proc/self/oom_score_adj").write_text("1000")
+    decode_process.prepare()
     from engine.vision import formats  # noqa: F401 - imports Pillow's plugins, before the fork
 
     sockets = [socket.socket(fileno=int(each)) for each in connections]
@@ -57,7 +52,7 @@ class _Worker:
         self._channel = channel
         self._segments: dict[int, mmap.mmap] = {}
         self._folder = ""
-        self._log = _Log()
+        self._log = decode_process.Warnings()
 
     def serve(self) -> None:
         logger = logging.getLogger("engine")
@@ -166,14 +161,3 @@ class _Writer:
         np.ndarray(values.shape, values.dtype, self._memory, place)[...] = values
         self.used = place + values.nbytes
         return place
-
-
-class _Log(logging.Handler):
-    """Collects what is logged while a picture is decoded."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())

@@ -1,4 +1,4 @@
-"""What all processes that decode pictures have in common: how they are started.
+"""What all processes that decode pictures have in common: how they start and what they collect.
 
 They are programs of their own, neither forks nor children of multiprocessing: a fork would copy the
 locks of threads and the state of a GPU, and multiprocessing would import the user's main module.
@@ -7,8 +7,11 @@ They hold Pillow, NumPy and this package's decoder, and nothing of the network.
 
 from __future__ import annotations
 
+import logging
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from engine.errors import EngineError
@@ -37,3 +40,22 @@ def command(module: str, arguments: Sequence[str]) -> list[str]:
     )
     paths = [str(Path(each).absolute()) for each in sys.path if isinstance(each, str)]
     return [sys.executable, "-I", "-c", program, *arguments, *paths]
+
+
+def prepare() -> None:
+    """Leave signals to the starting program; have the system end this process before that."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the terminal sends them to a whole group
+        signal.signal(number, signal.SIG_IGN)
+    with suppress(OSError):  # not Linux
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+class Warnings(logging.Handler):
+    """Collects what is logged while a picture is decoded, for the log of the other process."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())

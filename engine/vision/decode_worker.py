@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from engine.errors import EngineError, ImageError
-from engine.vision import decoding_memory
+from engine.vision import decode_process, decoding_memory
 from engine.vision.decode import decode_error
 from engine.vision.decode_channel import (
     ERROR,
@@ -48,13 +48,10 @@ def main(seconds: str, extra_bytes: str, connection: str, file: str) -> None:
 
 
 def _connect(connection: int, file: int) -> Channel:
-    for name in ("SIGINT", "SIGTERM"):  # of a group of processes: the pool decides when this ends
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    decode_process.prepare()
     if sys.platform == "win32":
         return Channel(socket.fromshare(sys.stdin.buffer.read()), -1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError):  # the system should end a worker before the program that needs it
-        Path("/proc/self/oom_score_adj").write_text("1000")
     return Channel(socket.socket(fileno=connection), file)
 
 
@@ -67,7 +64,7 @@ class _Worker:
         self._channel = channel
         self._seconds = seconds
         self._extra_bytes = extra_bytes
-        self._warnings = _Warnings()
+        self._warnings = decode_process.Warnings()
         self._admitted: tuple[int, int] | None = None
 
     def serve(self) -> None:
@@ -161,17 +158,6 @@ class _Worker:
             return
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-class _Warnings(logging.Handler):
-    """Collects what the decoder logs, for the pool's log."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
 
 
 def _silence_libraries() -> None:

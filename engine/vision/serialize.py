@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import PurePath
 from reprlib import repr as brief
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.arrays import Array
 from engine.errors import InputError
 from engine.vision.code import Code
 from engine.vision.detection import Detection
@@ -21,6 +20,8 @@ from engine.vision.frame import Frame
 
 if TYPE_CHECKING:
     from json import JSONEncoder
+
+    from engine.vision.result import Result
 
 SCHEMA_VERSION = 1
 
@@ -38,39 +39,6 @@ CODE_COLUMNS = ("text", "format", "corners")
 # COCO numbers its 80 classes from 1 to 90 without these.
 _COCO_UNUSED = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
 COCO_CATEGORIES = tuple(each for each in range(1, 91) if each not in _COCO_UNUSED)
-
-
-class DetectorResult(Protocol):
-    """The attributes of engine.vision.result.Result that are serialized."""
-
-    @property
-    def size(self) -> tuple[int, int]: ...
-    @property
-    def path(self) -> str | None: ...
-    @property
-    def names(self) -> Sequence[str]: ...
-    @property
-    def xywhn(self) -> Array: ...
-    @property
-    def xyxy(self) -> Array: ...
-    @property
-    def scores(self) -> Array: ...
-    @property
-    def class_ids(self) -> Array: ...
-    @property
-    def timing(self) -> Mapping[str, float]: ...
-    @property
-    def track_ids(self) -> Array | None: ...
-    @property
-    def counts(self) -> Mapping[str, Any] | None: ...
-    @property
-    def codes(self) -> Sequence[Code | None] | None: ...
-    @property
-    def tiles(self) -> Sequence[object]: ...
-    @property
-    def frame(self) -> Frame | None: ...
-    def label_of(self, class_id: int) -> str: ...
-    def __iter__(self) -> Iterator[Detection]: ...
 
 
 def json_number(value: float) -> float | None:
@@ -112,7 +80,7 @@ def json_text(value: object) -> str:
     return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 
-def engine_entry(result: DetectorResult) -> dict[str, Any]:
+def engine_entry(result: Result) -> dict[str, Any]:
     width, height = result.size
     return {
         "schema_version": SCHEMA_VERSION,
@@ -127,7 +95,7 @@ def engine_entry(result: DetectorResult) -> dict[str, Any]:
     }
 
 
-def _detections(result: DetectorResult) -> list[dict[str, Any]]:
+def _detections(result: Result) -> list[dict[str, Any]]:
     """Return an entry for each box, with little Python: a run writes thousands a second."""
     if not len(result.scores):
         return []
@@ -182,7 +150,7 @@ def code_entry(code: Code | None) -> dict[str, Any]:
     return entry
 
 
-def darknet_entry(result: DetectorResult, frame_id: int = 1) -> str:
+def darknet_entry(result: Result, frame_id: int = 1) -> str:
     """Return an element of the list that darknet's -out option writes, with the same spacing.
 
     Darknet has no identities; those of a tracker come last.
@@ -204,7 +172,7 @@ def darknet_entry(result: DetectorResult, frame_id: int = 1) -> str:
 
 
 def coco_entries(
-    result: DetectorResult,
+    result: Result,
     image_id: int | str | None = None,
     categories: Sequence[int] | None = None,
 ) -> list[dict[str, Any]]:
@@ -253,7 +221,7 @@ def are_coco_classes(names: Sequence[str]) -> bool:
     return len(names) == len(COCO_CATEGORIES) and names[0] == "person"
 
 
-def yolo_labels(result: DetectorResult, *, conf: bool = False) -> str:
+def yolo_labels(result: Result, *, conf: bool = False) -> str:
     """Return lines "class x y width height [score]", relative to the picture and clipped to it."""
     width, height = result.size
     lines = []
@@ -267,13 +235,13 @@ def yolo_labels(result: DetectorResult, *, conf: bool = False) -> str:
     return "".join(lines)
 
 
-def csv_columns(result: DetectorResult) -> tuple[str, ...]:
+def csv_columns(result: Result) -> tuple[str, ...]:
     tracks = () if result.track_ids is None else (TRACK_COLUMN,)
     codes = () if result.codes is None else CODE_COLUMNS
     return (*CSV_COLUMNS, *tracks, *codes, *(() if result.frame is None else (FRAME_COLUMN,)))
 
 
-def csv_rows(result: DetectorResult) -> list[tuple[object, ...]]:
+def csv_rows(result: Result) -> list[tuple[object, ...]]:
     """Return rows for csv.writer under the headings csv_columns()."""
     return [
         (

@@ -54,9 +54,8 @@ class Segment:
         self.number = next(_numbers)
         self.room = BYTES
         self.file = os.memfd_create("engine-pixels")
-        self._used = 0
+        self.used = 0  # bytes of memory that it takes
         self._pinned: NDArray[np.uint8] | None = None  # unpinned when it is collected
-        self.is_lent = False
         try:
             os.ftruncate(self.file, self.room)
             self._map = mmap.mmap(self.file, self.room)
@@ -66,16 +65,10 @@ class Segment:
 
     def lend(self, used: int, returned: Callable[[], object]) -> NDArray[np.uint8]:
         """Return an array of `used` bytes; `returned` is called when no view of it is left."""
-        self._used = max(self._used, used)
-        self.is_lent = True
+        self.used = max(self.used, used)
         lent = np.frombuffer(self._map, np.uint8, used)
         finalize(lent, returned).atexit = False
         return lent
-
-    @property
-    def used(self) -> int:
-        """Bytes of memory that it takes."""
-        return self._used
 
     @property
     def pinned_bytes(self) -> int:
@@ -91,10 +84,10 @@ class Segment:
 
     def trim(self) -> None:
         """Free memory beyond what is worth keeping; nothing may be lent."""
-        if self._used > _KEPT_BYTES < self.room:
+        if self.used > _KEPT_BYTES < self.room:
             os.ftruncate(self.file, _KEPT_BYTES)
             os.ftruncate(self.file, self.room)
-            self._used = _KEPT_BYTES
+            self.used = _KEPT_BYTES
 
     def drop(self) -> None:
         """Free the memory; nothing may be lent. Mappings of other processes become empty."""
@@ -166,7 +159,6 @@ class Segments:
         return None
 
     def give_back(self, segment: Segment) -> None:
-        segment.is_lent = False
         if segment.number in self._alive:
             self._free.append(segment)
         self._drop_unused()

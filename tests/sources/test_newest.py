@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from engine.sources.newest import NewestOfEach, newest
+from engine.sources.newest import NewestOfEach
 
 
 def test_the_newest_item_is_given_and_older_ones_are_dropped():
@@ -20,16 +20,16 @@ def test_the_newest_item_is_given_and_older_ones_are_dropped():
         all_there.set()
         threading.Event().wait(0.05)
 
-    live = newest(items())
-    assert next(live) == 1
+    live = iter(NewestOfEach([items()]))
+    assert next(live) == (0, 1)
     looked.set()
     assert all_there.wait(5)
-    assert next(live) == 4
+    assert next(live) == (0, 4)
     assert next(live, "over") == "over"
 
 
 def test_the_last_item_is_not_lost_at_the_end():
-    assert list(newest(iter([1, 2, 3])))[-1] == 3
+    assert list(NewestOfEach([iter([1, 2, 3])]))[-1] == (0, 3)
 
 
 def test_failure_is_raised_in_the_reader():
@@ -38,7 +38,7 @@ def test_failure_is_raised_in_the_reader():
         raise ValueError("unplugged")
 
     with pytest.raises(ValueError, match="unplugged"):
-        list(newest(items()))
+        list(NewestOfEach([items()]))
 
 
 def test_failure_is_raised_while_other_sources_go_on():
@@ -54,8 +54,8 @@ def test_failure_is_raised_while_other_sources_go_on():
 
 
 def test_no_thread_is_left():
-    live = newest(iter(int, 1))
-    next(live)
+    live = NewestOfEach([iter(int, 1)])
+    next(iter(live))
     live.close()
     assert not [each for each in threading.enumerate() if each.name == "engine-live"]
 

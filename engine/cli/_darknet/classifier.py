@@ -15,8 +15,6 @@ from engine.cli._stderr import print_stderr
 from engine.errors import ConfigError, ImageError
 from engine.files.naming import escaped, shown
 
-_NO_CLASS = -1  # of a picture whose path contains no label, which counts as wrong
-
 
 def predict(arguments: argparse.Namespace, model: Files) -> int:
     """Print the best classes of pictures; without a picture, of names on standard input."""

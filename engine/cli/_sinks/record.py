@@ -111,7 +111,7 @@ class Replaced(Record):
 
 
 class Reopened(Sink):
-    """Lines, before any file changes, that the outputs of pictures are yet to be replaced."""
+    """Lines, before any other output changes, that the outputs of pictures will be replaced."""
 
     def __init__(self, naming: OutputNames, known: Sequence[NamedMedia]) -> None:
         self._naming = naming
@@ -119,31 +119,3 @@ class Reopened(Sink):
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         self._naming.reopen(self._known)
-
-
-class ReopenedAll(Sink):
-    """A line, before any file changes, that those of all names may be replaced; one at the end.
-
-    Names on stdin are not known in advance.
-    """
-
-    def __init__(self, naming: OutputNames) -> None:
-        self._naming = naming
-        self._has_results = self._is_cut_short = False
-
-    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
-        self._naming.reopen_all()
-
-    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        self._has_results = True
-
-    def cut_short(self) -> None:
-        self._is_cut_short = True
-
-    def finish(self) -> None:
-        if not self._is_cut_short:
-            self._naming.close_all()
-
-    def discard(self) -> None:
-        if not (self._has_results or self._is_cut_short):  # what was replaced is put back
-            self._naming.close_all()

@@ -8,7 +8,7 @@ from importlib import metadata
 
 from engine import extras
 from engine.backends.cuda.driver import compile_cache, cublas, library, pycuda_loader
-from engine.backends.cuda.driver.library import Search, Wanted
+from engine.backends.cuda.driver.library import Wanted
 from engine.errors import EngineError
 
 
@@ -42,12 +42,10 @@ def _file(wanted: Wanted) -> Finding:
         found = library.search(wanted)
     except EngineError as error:  # an environment variable names a missing file
         return Finding(wanted.name, None, str(error))
-    cure = None if found.path else f"{wanted.name}. {wanted.cure}"
-    return Finding(wanted.name, found.path, cure, _steps(found))
-
-
-def _steps(found: Search) -> tuple[str, ...]:
-    return tuple(f"{step.place}: {step.found or 'no'}" for step in found.steps)
+    *_, path = found.values()
+    cure = None if path else f"{wanted.name}. {wanted.cure}"
+    steps = tuple(f"{place}: {path or 'no'}" for place, path in found.items())
+    return Finding(wanted.name, path, cure, steps)
 
 
 def _package(name: str, *, is_needed: bool) -> Finding:

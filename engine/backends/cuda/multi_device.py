@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack
 from dataclasses import astuple
-from itertools import count
-from typing import Any, TypeVar
+from itertools import count, islice
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import Memory, Placed, Ticket
+from engine.backends.base import DetectionSettings, Memory, Placed, TimedTicket
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.runtime.program import CudaProgram
-from engine.backends.cuda.runtime.tickets import Submission
-from engine.backends.host_processing import StagedTicket
 from engine.concurrency.thread_pool import ThreadPool
 from engine.errors import InputError
 from engine.plan.build import Plan
-from engine.vision.boxes import Boxes, Suppression
+from engine.vision.boxes import Boxes
 
 _Result = TypeVar("_Result")
 _Rows = TypeVar("_Rows")
@@ -64,11 +62,13 @@ class MultiDevice:
                 last_first.callback(device.close_programs)
 
 
-class MultiProgram(Submission):
+class MultiProgram:
     """One program on each card. A batch smaller than the number of cards starts at the next card.
 
-    `options` are those of the methods of CudaProgram with the same names.
+    The options of detect() are those of CudaProgram.
     """
+
+    scales_pictures = True
 
     def __init__(self, programs: Sequence[CudaProgram], *, batch: int) -> None:
         self.plan = programs[0].plan
@@ -100,23 +100,16 @@ class MultiProgram(Submission):
         parts = self._spread(images, lambda program, rows: program.detect(rows, **options))
         return _joined_rows(parts)
 
-    def start_forward(self, pictures: Sequence[Placed]) -> StagedTicket[tuple[Array, ...]]:
-        parts = self._parts(pictures)
-        tickets = [program.start_forward(rows) for program, rows in parts]
-        return _joined(tickets, _joined_outputs)
+    def submit(
+        self, pictures: Sequence[Placed], settings: Sequence[DetectionSettings]
+    ) -> TimedTicket[list[Boxes]]:
+        left = iter(settings)
+        parts = ((each, rows, [*islice(left, len(rows))]) for each, rows in self._parts(pictures))
+        return _Joined([each.submit(rows, own) for each, rows, own in parts], _joined_rows)
 
-    def start_detect(
-        self, pictures: Sequence[Placed], **options: float
-    ) -> StagedTicket[list[Array]]:
-        tickets = [program.start_detect(rows, **options) for program, rows in self._parts(pictures)]
-        return _joined(tickets, _joined_rows)
-
-    def start_boxes(
-        self, pictures: Sequence[Placed], suppression: Suppression, **options: float
-    ) -> StagedTicket[list[Boxes]]:
-        parts = self._parts(pictures)
-        tickets = [program.start_boxes(rows, suppression, **options) for program, rows in parts]
-        return _joined(tickets, _joined_rows)
+    def submit_forward(self, pictures: Sequence[Placed]) -> TimedTicket[tuple[Array, ...]]:
+        tickets = [program.submit_forward(rows) for program, rows in self._parts(pictures)]
+        return _Joined(tickets, _joined_outputs)
 
     def pin(self, frames: Array) -> None:
         """Pin for all cards; closing the first card unpins."""
@@ -158,11 +151,21 @@ class MultiProgram(Submission):
         ]
 
 
-def _joined(
-    tickets: Sequence[Ticket[_Result]], join: Callable[[Sequence[_Result]], _Result]
-) -> StagedTicket[_Result]:
-    """Return one ticket for the parts of a run on several cards."""
-    return StagedTicket(("network", lambda _: join([ticket.result() for ticket in tickets])))
+class _Joined(Generic[_Result]):
+    """One ticket for the parts of a run on several cards."""
+
+    def __init__(
+        self, tickets: Sequence[TimedTicket[_Result]], join: Callable[[Sequence[_Result]], _Result]
+    ) -> None:
+        self._tickets, self._join = tickets, join
+
+    def result(self) -> _Result:
+        return self._join([each.result() for each in self._tickets])
+
+    @property
+    def milliseconds(self) -> Mapping[str, float]:
+        parts = [each.milliseconds for each in self._tickets]
+        return {stage: max(each[stage] for each in parts) for stage in parts[0]}
 
 
 def _joined_outputs(parts: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:

@@ -37,12 +37,6 @@ def _options() -> tuple[str, ...]:
 
 needs_gxx = needs.program("g++")
 DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",), "int8": ("-DSTORE_INT8",)}
-_C_TYPES = {
-    "P": ctypes.c_void_p,
-    "i": ctypes.c_int,
-    "I": ctypes.c_uint,
-    "f": ctypes.c_float,
-}
 MOST_BLOCKS = 4  # fewer than there are items, so that every grid-stride loop goes round
 _TEMPLATE = re.compile(
     r"^(?:template <[^>]*> )?DEVICE \w+ (\w+)\([^{]*\{(.*?)^\}", re.DOTALL | re.MULTILINE
@@ -144,12 +138,12 @@ class HostKernels:
         stream: object,
         shared: int = 0,
     ) -> None:
-        codes = compiler.parameters(name).values()
-        assert len(arguments) == len(codes), name
+        kinds = compiler.parameters(name).values()
+        assert len(arguments) == len(kinds), name
         self.launched.add(name)
         if self._library is not None:
             function = getattr(self._library, f"host_{name}")
-            function.argtypes = [ctypes.c_int] * 3 + [_C_TYPES[code] for code in codes]
+            function.argtypes = [*[ctypes.c_int] * 3, *kinds]
             function(min(grid[0], MOST_BLOCKS), threads, shared, *arguments)
 
     def close(self) -> None: ...

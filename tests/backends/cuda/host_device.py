@@ -241,14 +241,12 @@ class _TapedKernels(HostKernels):
     def __init__(
         self,
         library: ctypes.CDLL | None,
-        driver: HostDriver,
         launched: set[str],
         storing: Callable[[str], _TapedKernels],
         stream_of: Callable[[int], HostStream],
     ) -> None:
         super().__init__(library)
         self._stream_of = stream_of
-        self.driver = driver
         self.launched = launched
         self.storing = storing
 
@@ -311,7 +309,7 @@ class HostContext(Context):
     def kernels(self, precision: str) -> HostKernels:
         library = build(*DEFINES[precision]) if self._runs_kernels else None
         stream_of = self.driver_api.stream
-        return _TapedKernels(library, self.driver, self.launched, self.kernels, stream_of)
+        return _TapedKernels(library, self.launched, self.kernels, stream_of)
 
     def _translated(self, function: Callable[[], Any]) -> Any:
         with self.enqueue_lock.lock:  # the host has no driver errors to translate

@@ -8,6 +8,12 @@ from engine.backends.cuda.driver import library
 from engine.errors import DeviceError
 
 
+def found(wanted):
+    """Return the path that a search ends with."""
+    *_, path = library.search(wanted).values()
+    return path
+
+
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """A machine that has nothing of NVIDIA's; returns a function that puts a file somewhere."""
@@ -32,8 +38,8 @@ def machine(tmp_path, monkeypatch):
 
 def test_nothing_found_lists_every_place_that_was_looked_at(machine):
     result = library.search(library.CUBLAS)
-    assert result.path is None
-    assert [step.place for step in result.steps] == [
+    assert not any(result.values())
+    assert list(result) == [
         "ENGINE_LIBCUBLAS",
         "this process",
         "wheels",
@@ -55,30 +61,30 @@ def test_what_is_required_and_missing_is_told_with_its_cure(machine):
     ],
 )
 def test_wheels_of_both_layouts_are_found(machine, path):
-    assert library.search(library.CUBLAS).path is None
+    assert found(library.CUBLAS) is None
     file = machine(path)
-    assert library.search(library.CUBLAS).path == file
+    assert found(library.CUBLAS) == file
 
 
 @pytest.mark.parametrize("folder", ["lib64", "lib", "targets/aarch64-linux/lib"])
 @pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH"])
 def test_a_toolkit_is_found_by_its_variable(machine, variable, folder):
     file = machine(f"cuda/{folder}/libcublas.so.12", variable, "cuda")
-    assert library.search(library.CUBLAS).path == file
+    assert found(library.CUBLAS) == file
 
 
 def test_conda_is_searched_too(machine):
     file = machine("env/lib/libcublas.so.12", "CONDA_PREFIX", "env")
-    assert library.search(library.CUBLAS).path == file
+    assert found(library.CUBLAS) == file
 
 
 def test_the_variable_goes_before_wheels_and_wheels_before_a_toolkit(machine):
     toolkit = machine("cuda/lib64/libcublas.so.12", "CUDA_HOME", "cuda")
-    assert library.search(library.CUBLAS).path == toolkit
+    assert found(library.CUBLAS) == toolkit
     wheel = machine("site/nvidia/cu13/lib/libcublas.so.13")
-    assert library.search(library.CUBLAS).path == wheel
+    assert found(library.CUBLAS) == wheel
     own = machine("own.so", "ENGINE_LIBCUBLAS", "own.so")
-    assert library.search(library.CUBLAS).path == own
+    assert found(library.CUBLAS) == own
 
 
 def test_a_variable_that_names_no_file_is_an_error_not_a_hint(machine, monkeypatch):
@@ -91,17 +97,17 @@ def test_the_newest_version_wins_by_number_not_by_letter(machine):
     machine("site/nvidia/cu13/lib/libcublas.so.9")
     newest = machine("site/nvidia/cu13/lib/libcublas.so.13")
     machine("site/nvidia/cu13/lib/libcublas.so.12.9.1")
-    assert library.search(library.CUBLAS).path == newest
+    assert found(library.CUBLAS) == newest
 
 
 def test_cublas_is_not_taken_for_its_light_sister(machine):
     machine("site/nvidia/cu13/lib/libcublasLt.so.13")
-    assert library.search(library.CUBLAS).path is None
+    assert found(library.CUBLAS) is None
 
 
 def test_programs_lie_in_bin(machine):
     file = machine("site/nvidia/cu13/bin/nvcc")
-    assert library.search(library.NVCC).path == file
+    assert found(library.NVCC) == file
 
 
 def test_a_file_that_is_no_library_is_told_by_its_path(machine):

@@ -9,6 +9,7 @@ from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.lower.weights import lay_out_weights
 from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.runtime.step_runner import next_weights
 from engine.errors import InputError
 from engine.passes import optimise
 from engine.plan import ops
@@ -131,10 +132,6 @@ def test_each_op_knows_where_the_next_weights_begin() -> None:
     plan = builder.build((made,), (made,))
     lowered = lowering.lower(plan, Target(1, "float32", (7, 0), 4))
     weights = lay_out_weights(lowered)
-    first, behind, second, last = (step.annotations.next_conv for step in lowered.steps)
-    assert first == behind == plan.ops[2]
-    assert second is last is None
-    assert weights.extent(plan.ops[2], "weight") == (
-        weights.offsets[plan.ops[2], "weight"],
-        8 * 16 * 4,
-    )
+    found = next_weights(lowered.steps, weights, 1 << 20)
+    expected = (1 << 20) + weights.offsets[plan.ops[2], "weight"], 8 * 16 * 4
+    assert [found[step.op] for step in lowered.steps] == [expected, expected, (0, 0), (0, 0)]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from engine.backends.base import Device, DevicePixels, Placed
+from engine.backends.base import DetectionSettings, Device, DevicePixels, Placed
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.multi_device import MultiDevice
 from engine.backends.cuda.runtime import picture_staging
@@ -26,6 +26,7 @@ from engine.errors import EngineError, InputError
 from engine.passes import optimise
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.shapes import Shape
+from engine.vision.boxes import Suppression
 from engine.vision.image import Picture
 from engine.vision.orientation import Layout, upright
 from engine.vision.resize import Placement, scale_into
@@ -622,11 +623,16 @@ def test_pictures_are_spread_over_cards_and_their_order_kept(rows: int, detector
     several = HostDevices(3)
     program = several.compile(detector, batch=7, graph=False)
     batch = street(detector, rows)
-    found = program.start_detect(batch, threshold=0.3)
-    outputs = program.start_forward(batch)
-    assert_same_rows(found.result(), program.detect(images_of(batch), threshold=0.3))
+    own = [DetectionSettings(0.3 + 0.3 * (each % 3 == 0), Suppression()) for each in range(rows)]
+    found, outputs = program.submit(batch, own), program.submit_forward(batch)
+    one = HostDevice().compile(detector, batch=7, graph=False)
+    for boxes, expected in zip(found.result(), one.submit(batch, own).result(), strict=True):
+        np.testing.assert_allclose(boxes.xywh, expected.xywh, atol=1e-6)
+        np.testing.assert_array_equal(boxes.class_ids, expected.class_ids)
     for left, right in zip(outputs.result(), program.forward(images_of(batch)), strict=True):
         np.testing.assert_array_equal(left, right)
+    assert {"network", "suppress"} <= found.milliseconds.keys()
+    one.close()
     several.close()
 
 

@@ -348,7 +348,7 @@ def test_no_card_lets_go_of_what_another_may_still_send(several, detector):
     for device in several.devices:
         close = device.context.pinned_memory.close
         device.context.pinned_memory.close = lambda close=close: (
-            still_open.extend(each for each in programs if not each._is_closed),
+            still_open.extend(each for each in programs if not each.is_closed),
             close(),
         )
     several.close()

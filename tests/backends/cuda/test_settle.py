@@ -352,7 +352,7 @@ def test_a_trial_that_finds_no_memory_is_none(
 
     fused = lowering.fuse(network(8), TARGET)
     with monkeypatch.context() as patch:
-        patch.setattr(trials, "Trial", refuse)  # of what a run needs besides
+        patch.setattr(trials.CudaProgram, "repeating", refuse)
         assert Trials(taped.context, fused).make({}) is None
         assert not taped.context.driver.live
     monkeypatch.setattr(trials, "CudaProgram", refuse)

@@ -119,12 +119,12 @@ def test_floats_need_ampere() -> None:
 @pytest.mark.parametrize(
     ("groups", "channels", "filters", "expected"),
     [
-        (1, 64, 64, Bundles(1, 1, 64, 64)),
+        (1, 64, 64, Bundles(1, 1, 64, 64, 64, 9)),
         (1, 60, 64, None),
-        (32, 128, 128, Bundles(8, 4, 32, 32)),
-        (32, 256, 256, Bundles(4, 8, 32, 32)),
-        (4, 128, 128, Bundles(1, 4, 32, 32)),
-        (2, 8, 4, Bundles(2, 1, 8, 4)),
+        (32, 128, 128, Bundles(8, 4, 32, 32, 64, 5)),
+        (32, 256, 256, Bundles(4, 8, 32, 32, 64, 5)),
+        (4, 128, 128, Bundles(1, 4, 32, 32, 64, 5)),
+        (2, 8, 4, Bundles(2, 1, 8, 4, 32, 3)),
         (3, 12, 12, None),
     ],
 )

@@ -13,6 +13,7 @@ import numpy as np
 from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, PartialSums, Target
+from engine.backends.cuda.ops.pooling import squeeze_of
 from engine.plan import ops
 
 MOST_SQUEEZED = 18 << 10  # floats of partial sums of a row: more take longer than they save
@@ -108,16 +109,9 @@ def _enqueue_fixed(gpu: Gpu, op: ops.Conv2d) -> None:
     channels = op.out.shape.channels
     packs = channels // (16 // gpu.target.value_bytes)
     sums = gpu.annotations.partial_sums
-    squeeze = {"squeeze": 0, "squeeze_pitch": 0, "hidden": 0, "squeezed": 0}
     if sums is not None:
         launch = _launch(op, gpu.target.rows(op.out), packs, multiprocessors)
         groups, parts = rows, sums.parts
-        squeeze = {
-            "squeeze": gpu.array(sums.gate, "squeeze"),
-            "squeeze_pitch": channels,
-            "hidden": sums.gate.squeeze.shape[0],
-            "squeezed": gpu.workspace,
-        }
     else:
         launch = _launch(op, rows, packs, multiprocessors)
         groups, parts = 1, min(rows * launch.turns, _most_parts(multiprocessors, launch.chunks))
@@ -127,7 +121,8 @@ def _enqueue_fixed(gpu: Gpu, op: ops.Conv2d) -> None:
         "wide_bits": launch.wide.bit_length() - 1,
         "groups": groups,
         "parts": parts,
-        **squeeze,
+        "squeezed": gpu.workspace if sums else 0,
+        **squeeze_of(gpu, sums.gate if sums else None),
     }
     gpu.launch_grid(
         launch.kernel,

@@ -10,24 +10,24 @@ from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 
-def prepare(op: ops.Conv2d, constants: Arrays) -> Arrays:
-    """Weights as (groups, kernel_y, kernel_x, channels, filters): a warp reads neighbours."""
-    weight = constants["weight"]
-    grouped = weight.reshape(op.groups, -1, *weight.shape[1:]).transpose(0, 3, 4, 2, 1)
-    return {**constants, "weight": np.ascontiguousarray(grouped, dtype=np.float32)}
+class _PlainLoops(Algorithm):
+    exact = True
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        """Weights as (groups, kernel_y, kernel_x, channels, filters): a warp reads neighbours."""
+        weight = constants["weight"]
+        grouped = weight.reshape(op.groups, -1, *weight.shape[1:]).transpose(0, 3, 4, 2, 1)
+        return {**constants, "weight": np.ascontiguousarray(grouped, dtype=np.float32)}
 
 
-class Direct(Algorithm):
+class Direct(_PlainLoops):
     """It runs every convolution, and so is the last resort."""
 
     name = "direct"
-    reads_float = writes_float = exact = True
+    reads_float = writes_float = True
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         return True
-
-    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        return prepare(op, constants)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         floats = gpu.target.floats
@@ -43,16 +43,12 @@ _SHARED_BYTES = 48 << 10  # what every device grants without asking
 _MOST_BLOCKS = 1 << 20
 
 
-class Tiled(Algorithm):
+class Tiled(_PlainLoops):
     name = "tiled"
-    exact = True
     priority = 1
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         return not op.signed and _shared_bytes(op) <= _SHARED_BYTES
-
-    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        return prepare(op, constants)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         height, width = _tile(op)

@@ -24,20 +24,16 @@ WORKSPACE_BYTES = 64 << 20
 _UNFOLD_BY_WINDOW = 64  # for kernels of this size a thread per window beats one per value
 
 
-def prepare(target: Target, constants: Arrays) -> Arrays:
-    """Weights as (filters, kernel_y, kernel_x, channels), the order of values in a window."""
-    weight = constants["weight"].transpose(0, 2, 3, 1)
-    kind = np.float16 if target.precision == "float16" else np.float32
-    return {**constants, "weight": np.ascontiguousarray(weight, dtype=kind)}
-
-
 class _Gemm(Algorithm):
     """What all of them share: weights, and the product for one group."""
 
     writes_float = True
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        return prepare(target, constants)
+        """Weights as (filters, kernel_y, kernel_x, channels), the order of values in a window."""
+        weight = constants["weight"].transpose(0, 2, 3, 1)
+        kind = np.float16 if target.precision == "float16" else np.float32
+        return {**constants, "weight": np.ascontiguousarray(weight, dtype=kind)}
 
     def _product(self, gpu: Gpu, op: ops.Conv2d, pixels: int) -> Product:
         depth = kernel_args.depth(op)
@@ -136,17 +132,13 @@ _THREADS = 128  # DOT_THREADS of the kernel
 _MOST_PIXELS = 64
 
 
-class Dot(Algorithm):
+class Dot(_Gemm):
     name = "dot"
-    writes_float = True
     priority = 5
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         pixels = target.rows(op.out) * op.out.shape.area
         return op.is_pointwise and op.groups == 1 and not op.signed and pixels <= _MOST_PIXELS
-
-    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        return prepare(target, constants)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         blocks = gpu.pixels(op.out) * op.out.shape.channels

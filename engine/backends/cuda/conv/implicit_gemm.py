@@ -96,6 +96,8 @@ class Bundles:
     count: int
     channels: int  # of a bundle
     filters: int
+    depth: int  # values of a slice of k: 128 bytes, or 64 where that leaves much less of it empty
+    steps: int  # slices
 
 
 def bundles(target: Target, op: ops.Conv2d) -> Bundles | None:
@@ -109,7 +111,12 @@ def bundles(target: Target, op: ops.Conv2d) -> Bundles | None:
     if not sizes:
         return None
     size = next((each for each in sizes if each * filters >= _LEAST_FILTERS), sizes[-1])
-    return Bundles(size, op.groups // size, size * channels, size * filters)
+    value_bytes, values = target.bytes_of(op.src), op.kernel[0] * op.kernel[1] * size * channels
+    length = values * value_bytes
+    is_short = length <= _SHORT_DEPTH and 0 < length % 128 <= 64
+    depth = (64 if is_short else 128) // value_bytes
+    sizes_of = size, op.groups // size, size * channels, size * filters
+    return Bundles(*sizes_of, depth, -(-values // depth))
 
 
 @dataclass(frozen=True)
@@ -144,12 +151,12 @@ class ImplicitGemm(Algorithm):
         if self.split == 1:
             return True
         blocks = self._tiles(target, op) * self.split
-        return blocks <= _MOST_BLOCKS and _steps(target, op) >= _LEAST_STEPS * self.split
+        return blocks <= _MOST_BLOCKS and _bundles(target, op).steps >= _LEAST_STEPS * self.split
 
     def tile(self, target: Target, op: ops.Conv2d) -> MmaTile:
         tile = MmaTile.of(
             self,
-            depth=_depth(target, op),
+            depth=_bundles(target, op).depth,
             mode=tensor_cores.mode_of(target, op),
             out_bytes=target.bytes_of(op.out),
             pool_area=kernel_args.pool_area(op),
@@ -168,7 +175,7 @@ class ImplicitGemm(Algorithm):
         lines = self._tiles_n(target, op) * self.columns
         constants = tensor_cores.constants_of(target, op, constants)
         dense = _bundled(constants["weight"], each)
-        depth = _steps(target, op) * _depth(target, op)
+        depth = each.steps * each.depth
         missing = ((0, 0), (0, lines - each.filters), (0, depth - dense.shape[2]))
         padded = np.pad(dense, missing) if np.any(missing) else dense
         made = {
@@ -194,7 +201,7 @@ class ImplicitGemm(Algorithm):
             groups=each.count,
             channels=each.channels,
             filters=each.filters,
-            steps=_steps(gpu.target, op),
+            steps=each.steps,
             next_y=next_y,
             next_x=next_x,
             next_channel=next_channel,
@@ -217,7 +224,7 @@ class ImplicitGemm(Algorithm):
         at_once = min(most, resident)
         products = at_once * tile.rows * tile.columns * tile.depth / rate
         cycles = max(products, at_once * tile.stage_bytes / 45, 450)
-        block = 4000 + _steps(target, op) / self.split * cycles
+        block = 4000 + _bundles(target, op).steps / self.split * cycles
         block += at_once * tile.rows * tile.columns / 8
         if self.split > 1:
             block += 1500 + tile.rows * tile.columns * self.split / 8
@@ -256,21 +263,6 @@ def _bundles(target: Target, op: ops.Conv2d) -> Bundles:
     found = bundles(target, op)
     assert found is not None
     return found
-
-
-def _values_of_k(target: Target, op: ops.Conv2d) -> int:
-    return op.kernel[0] * op.kernel[1] * _bundles(target, op).channels
-
-
-def _depth(target: Target, op: ops.Conv2d) -> int:
-    """Return the values of a slice: 128 bytes, or 64 where that leaves much less of it empty."""
-    length = _values_of_k(target, op) * target.bytes_of(op.src)
-    is_short = length <= _SHORT_DEPTH and 0 < length % 128 <= 64
-    return (64 if is_short else 128) // target.bytes_of(op.src)
-
-
-def _steps(target: Target, op: ops.Conv2d) -> int:
-    return -(-_values_of_k(target, op) // _depth(target, op))
 
 
 def _bundled(weight: Array, each: Bundles) -> Array:

@@ -15,8 +15,6 @@ from engine.backends.cuda.kernels import sources
 from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu
 from engine.plan import int8, ops
 
-_TYPES = {"int": ctypes.c_int, "unsigned": ctypes.c_uint, "float": ctypes.c_float}
-
 
 class KernelArgs(ctypes.Structure):
     """The fields of a C struct in its order; every field must be given."""
@@ -50,7 +48,7 @@ def struct(file: str, name: str, **nested: type[KernelArgs]) -> type[KernelArgs]
     """Return a struct of a file of kernels/, whose fields are numbers, pointers or `nested`."""
     text = re.sub("//.*", "", sources.by_name()[file])
     (body,) = re.findall(rf"^struct {name} {{(.*?)^}};", text, re.MULTILINE | re.DOTALL)
-    types: dict[str, Any] = {**_TYPES, "Divisor": Divisor, **nested}
+    types: dict[str, Any] = {**compiler.C_TYPES, "Divisor": Divisor, **nested}
     fields: list[tuple[str, Any]] = []
     for declaration in filter(str.strip, body.split(";")):
         first, *others = map(str.strip, declaration.split(","))
@@ -64,27 +62,17 @@ def known(gpu: Gpu, op: ops.Conv2d) -> dict[str, float]:
     """Return the values of the names that mean the same in most kernels."""
     (kind, last), (top, left, _, _) = kinds(op), op.padding
     entries, box, _, scale = op.yolo.numbers if op.yolo else (0, 0, 0, 0.0)
-    pitch, scales = gpu.pitch(op.src), gpu.target.scales
+    scales = gpu.target.scales
     return {
-        "src": gpu[op.src],
+        **gpu.names_of(op.src, op.out),
         "input": gpu[op.src],
         "weight": gpu.array(op, "weight"),
         "bias": gpu.array(op, "bias"),
         "residual": gpu[op.residual] if op.residual else 0,
-        "out": gpu[op.out],
-        "rows": gpu.rows(op.out),
-        "pixels": gpu.pixels(op.out),
         "groups": op.groups,
         "channels": op.weight.shape[1],
         "filters": filters_of_group(op),
-        "height": op.src.shape.height,
-        "width": op.src.shape.width,
-        "out_h": op.out.shape.height,
-        "out_w": op.out.shape.width,
-        "pitch": pitch,
-        "src_pitch": pitch,
         "residual_pitch": gpu.pitch(op.residual) if op.residual else 0,
-        "out_pitch": gpu.pitch(op.out),
         **dict(zip(("kernel_y", "kernel_x"), op.kernel, strict=True)),
         **dict(zip(("taps_y", "taps_x"), op.kernel, strict=True)),
         **dict(zip(("stride_y", "stride_x"), op.stride, strict=True)),
@@ -155,10 +143,9 @@ Output = struct("epilogue.cuh", "Output")
 
 def output(gpu: Gpu, op: ops.Conv2d, *, filters: int) -> KernelArgs:
     """Return the arguments for groups of `filters` filters each."""
-    written = (op.out, op.residual) if op.residual else (op.out,)
     group_bytes = filters * gpu.target.bytes_of(op.out)
     fills_packs = filters == op.out.shape.channels or group_bytes % 16 == 0
-    is_aligned = fills_packs and all(map(gpu.is_aligned, written))
+    is_aligned = fills_packs and not {op.out, op.residual} & gpu.target.misaligned
     return Output.of(known(gpu, op), pitch=gpu.pitch(op.out), is_aligned=int(is_aligned))
 
 

@@ -26,7 +26,7 @@ from engine.backends.cuda.conv.tensor_cores import (
     whole_eights,
 )
 from engine.backends.cuda.driver import launch
-from engine.backends.cuda.driver.tiles import MODES, Tile
+from engine.backends.cuda.driver.tiles import MODES, AnyTile, Tile
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
@@ -105,8 +105,10 @@ class Sm90Algorithm(Algorithm):
     @abstractmethod
     def tile(self, target: Target, op: ops.Conv2d) -> Sm90Tile: ...
 
-    @abstractmethod
-    def estimate(self, target: Target, op: ops.Conv2d) -> float: ...
+    def tile_of(self, kind: type[AnyTile], target: Target, op: ops.Conv2d, **own: Any) -> AnyTile:
+        """Return a tile of a kind for a convolution; `own` are the fields of that kind."""
+        own = {"depth": depth(target, op), **own}
+        return kind.of(self, **own, **epilogue_params(target, op))
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
         tile, constants = self.tile(target, op), tensor_cores.constants_of(target, op, constants)
@@ -263,9 +265,8 @@ def arguments(
     grid, tiles_n, kept = finished(op), tile.across(op), kept_by(op)
     step = 1 if op.pool is None else 2
     slices_of_tap = -(-op.src.shape.channels // tile.depth)
-    written, residual_bytes = [op.out], 0
+    written, residual_bytes = {op.out, op.residual}, 0
     if residual := op.residual:
-        written.append(residual)
         values = gpu.pixels(residual) * gpu.pitch(residual)
         residual_bytes = values * gpu.target.bytes_of(residual)
     next_weights, next_bytes = gpu.next_weights
@@ -286,7 +287,7 @@ def arguments(
         steps=op.kernel[0] * op.kernel[1] * slices_of_tap,
         split=split,
         tiles_n=tiles_n,
-        is_aligned=int(all(map(gpu.is_aligned, written))),
+        is_aligned=int(not written & gpu.target.misaligned),
         inbox=inbox,
         is_residual_far=int(residual_bytes > _NEAR),
         by_split=Divisor.by(split),

@@ -75,16 +75,9 @@ class DirectTiles(Sm90Algorithm):
         return f"sm90_direct_tiles_{shape}_teams{self.teams}"
 
     def tile(self, target: Target, op: ops.Conv2d) -> DirectTile:
-        depth = sm90_base.depth(target, op)
-        return DirectTile.of(
-            self,
-            rows=_SIDE * _SIDE,
-            depth=depth,
-            consumers=1,
-            taps=op.kernel,
-            slices=-(-op.src.shape.channels // depth),
-            **sm90_base.epilogue_params(target, op),
-        )
+        slices = -(-op.src.shape.channels // sm90_base.depth(target, op))
+        own = {"rows": _SIDE * _SIDE, "consumers": 1, "taps": op.kernel, "slices": slices}
+        return self.tile_of(DirectTile, target, op, **own)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         if target.precision not in ("float16", "tf32", "int8") or not sm90_base.can_run(target, op):

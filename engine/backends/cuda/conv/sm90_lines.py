@@ -74,15 +74,10 @@ class Lines(SplitK):
         return super().name.replace("splitk", "lines")
 
     def tile(self, target: Target, op: ops.Conv2d) -> LinesTile:
-        depth = sm90_base.depth(target, op)
-        slices = -(-op.src.shape.channels // depth)
-        return LinesTile.of(
-            self,
-            depth=depth,
-            patches=1 if self.split % slices == 0 else 2,  # where a block has one slice at most
-            patch=(_lines(op, self.rows), op.src.shape.width + 1),
-            **sm90_base.epilogue_params(target, op),
-        )
+        slices = -(-op.src.shape.channels // sm90_base.depth(target, op))
+        patches = 1 if self.split % slices == 0 else 2  # where a block has one slice at most
+        patch = _lines(op, self.rows), op.src.shape.width + 1
+        return self.tile_of(LinesTile, target, op, patches=patches, patch=patch)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         if target.precision != "float16" or not sm90_base.can_run(target, op):

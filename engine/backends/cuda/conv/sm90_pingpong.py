@@ -95,8 +95,7 @@ class PingPong(PersistentGemm):
         return f"sm90_pingpong_{shape}_teams{self.teams}"
 
     def tile(self, target: Target, op: ops.Conv2d) -> PingPongTile:
-        depth, params = sm90_base.depth(target, op), sm90_base.epilogue_params(target, op)
-        return PingPongTile.of(self, depth=depth, **params)
+        return self.tile_of(PingPongTile, target, op)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         if target.precision not in self.precisions or not sm90_base.can_run(target, op):

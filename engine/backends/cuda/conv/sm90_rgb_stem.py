@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -44,10 +45,10 @@ class RgbStemTile(Tile):
     filters: int
     taps: tuple[int, int]
     stride: tuple[int, int]
-    parts: int  # of a weight
-    pool_area: int
-    kind: int
-    out_bytes: int
+    parts: Annotated[int, "PARTS"]  # of a weight
+    pool_area: Annotated[int, "POOLED"]
+    kind: Annotated[int, "KIND"]
+    out_bytes: Annotated[int, "OUT_BYTES"]
     mode: int = 0
     kernel: str = "sm90_rgb_stem"
 
@@ -88,19 +89,9 @@ class RgbStemTile(Tile):
 
     @property
     def defines(self) -> Mapping[str, int]:
-        return {
-            "BN": self.columns,
-            "PAIR": self.pair,
-            "TAPS_Y": self.taps[0],
-            "STEPS": self.steps,
-            "PARTS": self.parts,
-            "POOLED": self.pool_area,
-            "STRIDE_Y": self.stride[0],
-            "LINES": _LINES,
-            "BLOCKS": self.blocks,
-            "KIND": self.kind,
-            "OUT_BYTES": self.out_bytes,
-        }
+        sides = {"TAPS_Y": self.taps[0], "STRIDE_Y": self.stride[0], "LINES": _LINES}
+        own = {"BN": self.columns, "PAIR": self.pair, "STEPS": self.steps, "BLOCKS": self.blocks}
+        return {**super().defines, **sides, **own}
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -156,12 +156,8 @@ class SplitK(Sm90Algorithm):
         return self.rows, self.columns, self.split
 
     def tile(self, target: Target, op: ops.Conv2d) -> SplitKTile:
-        return SplitKTile.of(
-            self,
-            depth=sm90_base.depth(target, op),
-            upsample=1 if op.upsample is None else op.upsample.stride,
-            **sm90_base.epilogue_params(target, op),
-        )
+        repeats = 1 if op.upsample is None else op.upsample.stride
+        return self.tile_of(SplitKTile, target, op, upsample=repeats)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         tiles = _HALF_TILES if target.precision in ("float16", "int8") else _FLOAT_TILES

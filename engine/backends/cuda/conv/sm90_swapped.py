@@ -63,14 +63,8 @@ class Swapped(PersistentGemm):
         depth, pixels = sm90_base.depth(target, op), self._pixels(target, op)
         stage = (pixels + self.filters) * depth * target.bytes_of(op.src) + sm90_base.BARRIERS
         free = sm90_base.MOST_SHARED - 8 * self.teams - sm90_base.ALIGNMENT
-        return SwappedTile.of(
-            self,
-            rows=pixels,
-            columns=self.filters,
-            depth=depth,
-            stages=min(free // stage, _MOST_STAGES),
-            **sm90_base.epilogue_params(target, op),
-        )
+        own = {"rows": pixels, "columns": self.filters, "stages": min(free // stage, _MOST_STAGES)}
+        return self.tile_of(SwappedTile, target, op, **own)
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
         tile = self.tile(target, op)

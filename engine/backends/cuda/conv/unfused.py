@@ -38,8 +38,7 @@ class Unfused(Algorithm):
             return False  # whose last steps need floats
         return has_more(op) and self.inner.can_run(*alone(target, op))
 
-    def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        return has_more(op) and self.inner.supports(*alone(target, op))
+    supports = can_run  # of all that is fused
 
     def tile(self, target: Target, op: ops.Conv2d) -> Tile | None:
         return self.inner.tile(*alone(target, op))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import re
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 from engine.backends.cuda.driver import compile_cache, library, nvrtc
 from engine.backends.cuda.kernels import sources
@@ -29,12 +31,12 @@ _KERNEL = re.compile(
 _PAIR = re.compile(r"^SCALAR_AND_PACKED\((\w+), (\w+)\)", re.MULTILINE)  # see common.cuh
 # Parameter lists that several kernels share.
 _PARAMETERS = re.compile(r"^#define (\w+_PARAMETERS)\s((?:.*\\\n)*.*)$", re.MULTILINE)
-_CODES = {
-    "int": "i",
-    "unsigned": "I",
-    "float": "f",
-    "long long": "q",
-    "size_t": "N",
+C_TYPES: dict[str, Any] = {
+    "int": ctypes.c_int,
+    "unsigned": ctypes.c_uint,
+    "float": ctypes.c_float,
+    "long long": ctypes.c_longlong,
+    "size_t": ctypes.c_size_t,
 }
 EARLY_STARTS = (9, 0)  # programmatic dependent launch since this compute capability
 _QUALIFIER = re.compile(r"\b(const|__restrict__|__grid_constant__)\b")
@@ -106,7 +108,9 @@ def _toolkit(_: library.Surroundings) -> Toolkit:
 @lru_cache(maxsize=1)
 def translation_unit() -> str:
     """Return all portable kernels after the activations; #line directives name the real files."""
-    return _joined(tuple(sorted(filter(_is_compiled, sources.compiled_together()))))
+    return _joined(
+        tuple(sorted(path for path in sources.compiled_together() if path.endswith(".cu")))
+    )
 
 
 def _joined(files: tuple[str, ...]) -> str:
@@ -120,10 +124,6 @@ def _joined(files: tuple[str, ...]) -> str:
             *(f'#line 1 "{_FOLDER}/{n}"\n{_LOCAL_INCLUDE.sub("", known[n])}' for n in order),
         ]
     )
-
-
-def _is_compiled(path: str) -> bool:
-    return path.endswith(".cu")
 
 
 @lru_cache(maxsize=1)
@@ -168,24 +168,24 @@ def declared(text: str) -> dict[str, str]:
     }
 
 
-def signatures(text: str) -> dict[str, dict[str, str]]:
-    """Map every kernel in `text` to its parameters: the code of each by its name, in order."""
+def signatures(text: str) -> dict[str, dict[str, Any]]:
+    """Map every kernel in `text` to its parameters: the ctypes type of each by name, in order."""
     return {
         kernel: {
-            name: _code(kernel, kind)
+            name: _c_type(kernel, kind)
             for kind, name in re.findall(r"\s*([^,]*?)(\w+)\s*(?:,|$)", " ".join(given.split()))
         }
         for kernel, given in declared(text).items()
     }
 
 
-def parameters(kernel: str) -> dict[str, str]:
+def parameters(kernel: str) -> dict[str, Any]:
     """Return the parameters of a kernel that is compiled together with others."""
     return _signatures()[kernel]
 
 
 @lru_cache(maxsize=1)
-def _signatures() -> dict[str, dict[str, str]]:
+def _signatures() -> dict[str, dict[str, Any]]:
     return signatures(translation_unit())
 
 
@@ -197,10 +197,10 @@ def in_order(kernel: str, arguments: Mapping[str, float]) -> list[float]:
     return [arguments[name] for name in names]
 
 
-def _code(kernel: str, kind: str) -> str:
+def _c_type(kernel: str, kind: str) -> Any:
     kind = " ".join(_QUALIFIER.sub("", kind).split())
-    assert "*" in kind or kind in _CODES, f"{kernel}: no code for an argument of type {kind!r}"
-    return "P" if "*" in kind else _CODES[kind]
+    assert "*" in kind or kind in C_TYPES, f"{kernel}: no argument can have type {kind!r}"
+    return ctypes.c_void_p if "*" in kind else C_TYPES[kind]
 
 
 # ---------------------------------------------------------------- compilation

@@ -7,8 +7,8 @@ libraries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import RLock
@@ -91,6 +91,16 @@ class Context:
         """Return a block in which the driver's context stays, even if this one is closed."""
         return pycuda_loader.primary_context(self._index)
 
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Make the driver's context the current one of this thread inside the block."""
+        self.check_process()
+        self.driver_api.enter()
+        try:
+            yield
+        finally:
+            self.driver_api.leave()
+
     @property
     def is_own_process(self) -> bool:
         """Whether this process opened the device; a forked child cannot use it."""
@@ -103,6 +113,10 @@ class Context:
         """Block the calling thread until the event has happened; no context has to be current."""
         if not self.driver_api.is_done(event):
             self.driver_api.wait(event)
+
+    def zero(self, pointer: int, size: int) -> None:
+        """Enqueue filling `size` bytes, a multiple of 4, with zeros."""
+        self.driver.memset_d32_async(pointer, 0, size // 4, self.stream)
 
     def time_of(self, enqueue: Callable[[], None]) -> float:
         """Return the milliseconds that the device takes for what is enqueued."""
@@ -123,9 +137,8 @@ class Context:
     def kernels(self, precision: str) -> Kernels:
         """Return the kernels that store activations in this precision."""
         if precision not in self._kernels:
-            self._kernels[precision] = Kernels(
-                self.driver, self.card.capability, precision, others=self.kernels
-            )
+            capability = self.card.capability
+            self._kernels[precision] = Kernels(capability, precision, others=self.kernels)
         return self._kernels[precision]
 
     def _open(self, index: int) -> None:

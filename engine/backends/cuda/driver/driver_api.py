@@ -7,7 +7,9 @@ threads. Only waiting for the device and pinning memory release it.
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
 
 from engine.backends.cuda.driver import library, pycuda_loader
 from engine.errors import DeviceError
@@ -49,77 +51,46 @@ def libcuda() -> ctypes.PyDLL:
 
 
 class DriverApi:
-    """Driver calls for one context. Streams and events are the driver's own handles."""
+    """Driver calls for one context. Streams and events are the driver's own handles.
+
+    Those made by `checked` take the arguments of the driver's function, and raise its errors.
+    """
 
     def __init__(self, name: str, context: int) -> None:
-        self._name = name
-        self._context = context
-        self._popped = ctypes.byref(_p())
-        cuda = libcuda()
-        self._push, self._pop = cuda.cuCtxPushCurrent_v2, cuda.cuCtxPopCurrent_v2
-        self._record, self._query = cuda.cuEventRecord, cuda.cuEventQuery
-        self._wait_event = cuda.cuStreamWaitEvent
-        self._upload, self._download = cuda.cuMemcpyHtoDAsync_v2, cuda.cuMemcpyDtoHAsync_v2
-        self._move = cuda.cuMemcpyDtoDAsync_v2
-        slow = library.declare(library.load(library.DRIVER), _RELEASING)
-        self._synchronize = slow.cuEventSynchronize
-        self._register, self._unregister = slow.cuMemHostRegister_v2, slow.cuMemHostUnregister
-
-    def enter(self) -> None:
-        """Push the context on this thread's stack of contexts."""
-        if status := self._push(self._context):
-            self._fail("cuCtxPushCurrent", status)
-
-    def leave(self) -> None:
-        if status := self._pop(self._popped):
-            self._fail("cuCtxPopCurrent", status)
+        cuda, slow = libcuda(), library.declare(library.load(library.DRIVER), _RELEASING)
+        self._query = cuda.cuEventQuery
+        self._fail = partial(_fail, name)
+        checked, waiting = partial(_checked, cuda, self._fail), partial(_checked, slow, self._fail)
+        self.enter = checked("cuCtxPushCurrent_v2", context)  # on this thread's stack of contexts
+        self.leave = checked("cuCtxPopCurrent_v2", ctypes.byref(_p()))
+        self.free_stream = checked("cuStreamDestroy_v2")
+        self.free_event = checked("cuEventDestroy_v2")
+        self.record = checked("cuEventRecord")  # event, stream
+        self.upload = checked("cuMemcpyHtoDAsync_v2")  # target, source, size, stream
+        self.download = checked("cuMemcpyDtoHAsync_v2")
+        self.move = checked("cuMemcpyDtoDAsync_v2")
+        self.wait = waiting("cuEventSynchronize")  # event; blocks the caller
+        self.unregister = waiting("cuMemHostUnregister")  # pointer
+        self._register = waiting("cuMemHostRegister_v2")
+        self._wait_event = checked("cuStreamWaitEvent")
+        self._new_stream, self._new_event = checked("cuStreamCreate"), checked("cuEventCreate")
 
     def new_stream(self) -> int:
         """Return a new stream, which is independent of the legacy default stream."""
-        made = _p()
-        if status := libcuda().cuStreamCreate(ctypes.byref(made), _NON_BLOCKING):
-            self._fail("cuStreamCreate", status)
-        assert made.value is not None
-        return made.value
-
-    def free_stream(self, stream: int) -> None:
-        if status := libcuda().cuStreamDestroy_v2(stream):
-            self._fail("cuStreamDestroy", status)
+        return _made(self._new_stream, _NON_BLOCKING)
 
     def event(self) -> int:
-        made = _p()
-        if status := libcuda().cuEventCreate(ctypes.byref(made), _NO_TIMING):
-            self._fail("cuEventCreate", status)
-        assert made.value is not None
-        return made.value
-
-    def free_event(self, event: int) -> None:
-        if status := libcuda().cuEventDestroy_v2(event):
-            self._fail("cuEventDestroy", status)
-
-    def record(self, event: int, stream: int) -> None:
-        if status := self._record(event, stream):
-            self._fail("cuEventRecord", status)
+        return _made(self._new_event, _NO_TIMING)
 
     def wait_for(self, stream: int, event: int) -> None:
         """Make the stream wait for the event, without blocking the caller."""
-        if status := self._wait_event(stream, event, 0):
-            self._fail("cuStreamWaitEvent", status)
+        self._wait_event(stream, event, 0)
 
     def is_done(self, event: int) -> bool:
         status: int = self._query(event)
         if status not in (0, _NOT_READY):
             self._fail("cuEventQuery", status)
         return status == 0
-
-    def wait(self, event: int) -> None:
-        """Block the caller until the event has happened."""
-        if status := self._synchronize(event):
-            self._fail("cuEventSynchronize", status)
-
-    def upload(self, target: int, source: int, size: int, stream: int) -> None:
-        if status := self._upload(target, source, size, stream):
-            self._fail("cuMemcpyHtoDAsync", status)
 
     def is_page_locked(self, pointer: int) -> bool:
         """Return whether the driver knows the memory as pinned, or cannot say."""
@@ -128,19 +99,9 @@ class DriverApi:
         status = libcuda().cuPointerGetAttributes(1, asked, answers, pointer)
         return status != 0 or kind.value != 0
 
-    def download(self, target: int, source: int, size: int, stream: int) -> None:
-        if status := self._download(target, source, size, stream):
-            self._fail("cuMemcpyDtoHAsync", status)
-
-    def move(self, target: int, source: int, size: int, stream: int) -> None:
-        """Copy from one address on the card to another."""
-        if status := self._move(target, source, size, stream):
-            self._fail("cuMemcpyDtoDAsync", status)
-
     def register(self, pointer: int, size: int) -> None:
         """Pin host memory."""
-        if status := self._register(pointer, size, _FOR_ALL_CONTEXTS):
-            self._fail("cuMemHostRegister", status)
+        self._register(pointer, size, _FOR_ALL_CONTEXTS)
 
     def is_mapped(self, pointer: int) -> bool:
         """Return whether kernels can read pinned host memory at its own address."""
@@ -148,10 +109,27 @@ class DriverApi:
         status = libcuda().cuMemHostGetDevicePointer_v2(ctypes.byref(made), pointer, 0)
         return status == 0 and made.value == pointer
 
-    def unregister(self, pointer: int) -> None:
-        if status := self._unregister(pointer):
-            self._fail("cuMemHostUnregister", status)
 
-    def _fail(self, name: str, status: int) -> None:
-        reason = pycuda_loader.status_text(status)
-        raise DeviceError(f"{self._name}: {name}: {reason}{pycuda_loader.hint(reason)}")
+def _checked(
+    cuda: ctypes.CDLL, fail: Callable[[str, int], None], name: str, *first: Any
+) -> Callable[..., None]:
+    """Return a function of the driver that raises its errors, with its first arguments bound."""
+    function, shown = getattr(cuda, name), name.removesuffix("_v2")
+
+    def call(*arguments: Any) -> None:
+        if status := function(*first, *arguments):
+            fail(shown, status)
+
+    return call
+
+
+def _made(create: Callable[..., None], flags: int) -> int:
+    made = _p()
+    create(ctypes.byref(made), flags)
+    assert made.value is not None
+    return made.value
+
+
+def _fail(device: str, name: str, status: int) -> None:
+    reason = pycuda_loader.status_text(status)
+    raise DeviceError(f"{device}: {name}: {reason}{pycuda_loader.hint(reason)}")

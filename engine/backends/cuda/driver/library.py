@@ -70,35 +70,17 @@ _VARIABLES = (
 _known: dict[tuple[Wanted, Surroundings], str] = {}
 
 
-@dataclass(frozen=True)
-class Step:
-    """One place of a search and the file found there."""
+def search(wanted: Wanted) -> dict[str, str | None]:
+    """Search the places in order until one has the file; return what was found in each.
 
-    place: str
-    found: str | None
-
-
-@dataclass(frozen=True)
-class Search:
-    """The result of a search for one file; `path` may be a bare name that the linker knows."""
-
-    wanted: Wanted
-    steps: tuple[Step, ...]
-
-    @property
-    def path(self) -> str | None:
-        return self.steps[-1].found
-
-
-def search(wanted: Wanted) -> Search:
-    """Search the places in order until one has the file."""
-    steps: list[Step] = []
+    The last one has it, or none. It may be a bare name that the linker knows.
+    """
+    found: dict[str, str | None] = {}
     for place, look in _PLACES:
-        found = look(wanted)
-        steps.append(Step(place.format(variable=wanted.variable), found))
-        if found is not None:
+        path = found[place.format(variable=wanted.variable)] = look(wanted)
+        if path is not None:
             break
-    return Search(wanted, tuple(steps))
+    return found
 
 
 def surroundings() -> Surroundings:
@@ -110,7 +92,7 @@ def find(wanted: Wanted) -> str | None:
     """Return the path of the file from a cached search, or None."""
     key = wanted, surroundings()
     if key not in _known:
-        path = search(wanted).path
+        *_, path = search(wanted).values()
         if path is None:
             return None
         _known[key] = path

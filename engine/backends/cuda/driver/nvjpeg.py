@@ -91,7 +91,7 @@ def check_version() -> None:
 
 def _property(name: str, kind: int) -> int:
     found = ctypes.c_int()
-    _check(name, getattr(libnvjpeg(), name)(kind, ctypes.byref(found)))
+    _call(name, kind, ctypes.byref(found))
     return found.value
 
 
@@ -102,11 +102,10 @@ class BatchDecoder:
         self._calls = libnvjpeg()
         self._handle, self._state, self._header = _p(), _p(), _p()
         try:
-            self._check(
-                "nvjpegCreateEx", _HARDWARE, None, None, _INTERPOLATE, ctypes.byref(self._handle)
-            )
-            self._make("nvjpegJpegStateCreate", self._state)
-            self._make("nvjpegJpegStreamCreate", self._header)
+            made = ctypes.byref(self._handle)
+            _call("nvjpegCreateEx", _HARDWARE, None, None, _INTERPOLATE, made)
+            _call("nvjpegJpegStateCreate", self._handle, ctypes.byref(self._state))
+            _call("nvjpegJpegStreamCreate", self._handle, ctypes.byref(self._header))
         except DeviceError as error:
             self.close()
             raise type(error)(f"decode: gpu: {error}. Use --decode cpu") from None
@@ -131,9 +130,8 @@ class BatchDecoder:
         count = len(jpegs)
         pointers = (_p * count)(*map(_address, jpegs))
         lengths = (_size * count)(*[len(each.content) for each in jpegs])
-        self._check(
-            "nvjpegDecodeBatchedInitialize", self._handle, self._state, count, _CPU_THREADS, _RGBI
-        )
+        known = self._handle, self._state
+        _call("nvjpegDecodeBatchedInitialize", *known, count, _CPU_THREADS, _RGBI)
         status = self._calls.nvjpegDecodeBatched(
             self._handle, self._state, pointers, lengths, images.ctypes.data, stream
         )
@@ -152,18 +150,16 @@ class BatchDecoder:
                 getattr(self._calls, name)(made)
                 made.value = None
 
-    def _make(self, name: str, made: ctypes.c_void_p) -> None:
-        self._check(name, self._handle, ctypes.byref(made))
-
-    def _check(self, name: str, *arguments: object) -> None:
-        _check(name, getattr(self._calls, name)(*arguments))
-
 
 def _address(jpeg: PlainJpeg) -> int:
     if jpeg.address is not None:
         return jpeg.address
     address: int = np.frombuffer(jpeg.content, np.uint8).__array_interface__["data"][0]
     return address
+
+
+def _call(name: str, *arguments: object) -> None:
+    _check(name, getattr(libnvjpeg(), name)(*arguments))
 
 
 def _check(name: str, status: int) -> None:

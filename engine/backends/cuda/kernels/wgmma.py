@@ -24,34 +24,25 @@ MODES = {
 
 def header(columns: int, mode: int) -> str:
     """`wgmma` and, for split floats, `wgmma_registers`, for 64 rows by `columns`."""
-    return wrappers(columns, MODES[mode], from_registers=mode == 2)
-
-
-def wrappers(columns: int, kind: Kind, *, from_registers: bool = False) -> str:
-    count = columns // 2
+    kind, count = MODES[mode], columns // 2
     name = f"wgmma.mma_async.sync.aligned.m64n{columns}k{kind.depth}.{kind.name}"
     sums = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"+{kind.register}"(sum[{i}])' for i in range(count))
-    function = "DEVICE void"
-    shared = (
-        f"typedef {kind.sum} Sum;\n"
-        f"{function} wgmma(Sum (&sum)[{count}], unsigned long long a, unsigned long long b)\n"
-        f'{{\n    asm volatile("{name} {{{sums}}}, %{count}, %{count + 1}, 1'
-        f'{kind.signs}{kind.transposes};"\n'
-        f'                 : {outputs}\n                 : "l"(a), "l"(b));\n}}\n'
-    )
-    if not from_registers:
-        return shared
-    factors = ", ".join(f"%{count + i}" for i in range(4))
-    inputs = ", ".join(f'"r"(a[{i}])' for i in range(4))
-    registers = (
-        f"{function} {{}}(float (&sum)[{count}], const unsigned (&a)[4], unsigned long long b)\n"
-        f'{{{{\n    asm volatile("{name} {{{{{sums}}}}}, {{{{{factors}}}}}, %{count + 4}, "\n'
-        f'                 "{{}}, 1, 1;"\n'
-        f'                 : {outputs}\n                 : {inputs}, "l"(b));\n}}}}\n'
-    )
-    return (
-        shared
-        + registers.format("wgmma_registers", 1)
-        + registers.format("wgmma_registers_zeroed", 0)
-    )
+
+    def wrapper(function: str, a: str, operands: str, adds: int, inputs: str) -> str:
+        return (
+            f"DEVICE void {function}(Sum (&sum)[{count}], {a}, unsigned long long b)\n"
+            f'{{\n    asm volatile("{name} {{{sums}}}, {operands}, {adds}'
+            f'{kind.signs}{kind.transposes};"\n'
+            f'                 : {outputs}\n                 : {inputs}, "l"(b));\n}}\n'
+        )
+
+    operands = f"%{count}, %{count + 1}"
+    made = wrapper("wgmma", "unsigned long long a", operands, 1, '"l"(a)')
+    if mode == 2:
+        factors = ", ".join(f"%{count + i}" for i in range(4))
+        inputs = ", ".join(f'"r"(a[{i}])' for i in range(4))
+        own = "const unsigned (&a)[4]", f"{{{factors}}}, %{count + 4}"
+        made += wrapper("wgmma_registers", *own, 1, inputs)
+        made += wrapper("wgmma_registers_zeroed", *own, 0, inputs)
+    return f"typedef {kind.sum} Sum;\n{made}"

@@ -33,7 +33,6 @@ class Launched:
     storing: Any = None
     files: set[str] = field(default_factory=set)
     tiles: set[Tile] = field(default_factory=set)
-    driver: Any = field(default_factory=lambda: SimpleNamespace(memset_d32_async=_do_nothing))
 
     def launch(self, name: str, *_: object, **__: object) -> None:
         self.files.add(compiler.file_of(name))

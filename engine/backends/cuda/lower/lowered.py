@@ -97,9 +97,6 @@ class Layout:
     workspace: int = 0  # bytes of the block of scratch memory
 
 
-EMPTY_LAYOUT = Layout()
-
-
 @dataclass(frozen=True)
 class Lowered:
     """A plan on its way through the passes; `steps` and `layout` are filled in by the last ones."""
@@ -108,7 +105,7 @@ class Lowered:
     target: Target
     steps: tuple[Step, ...] = ()
     decoders: tuple[Decoder, ...] = ()
-    layout: Layout = EMPTY_LAYOUT
+    layout: Layout = field(default_factory=Layout)
 
     def on(self, context: Context, *, activations: int, workspace: int, **others: Any) -> Gpu:
         """Return what op functions see of a program with these pointers to its memory."""

@@ -37,16 +37,6 @@ def choose_algorithms(lowered: Lowered) -> Lowered:
     return replace(lowered, steps=steps, decoders=tuple(map(Decoder, lowered.plan.heads)))
 
 
-def prefetch_weights(lowered: Lowered) -> Lowered:
-    """Annotate every step with the next convolution."""
-    following: Conv2d | None = None
-    steps: list[Step] = []
-    for step in reversed(lowered.steps):
-        steps.append(replace(step, annotations=replace(step.annotations, next_conv=following)))
-        following = step.op if isinstance(step.op, Conv2d) else following
-    return replace(lowered, steps=tuple(reversed(steps)))
-
-
 _KINDS = (Conv2d, YoloOutput)
 _MOST_PIXELS = 1 << 15  # of a run: larger maps fill the card
 
@@ -107,7 +97,6 @@ PLACEMENT: tuple[Pass, ...] = (
     choose_algorithms,
     share_with_gates,  # after the algorithms: not all of them can
     assign_streams,
-    prefetch_weights,
     lay_out_memory,  # always last: it must know every step and its stream
 )
 LOWERING = FUSION + PLACEMENT

@@ -58,17 +58,13 @@ def _detected(plan: Plan) -> frozenset[Tensor]:
 
 
 def _check_counts(plan: Plan, target: Target, known: Mapping[Tensor, int]) -> None:
-    for root, pitch in known.items():
-        _check_count(target.rows(root) * root.shape.area * pitch, target)
-    for op in plan.ops:
-        if isinstance(op, Conv2d):  # some algorithms store what a fused pool reads
-            _check_count(target.rows(op.out) * op.grid.size, target)
-
-
-def _check_count(values: int, target: Target) -> None:
-    if values > MOST_VALUES:
+    counts = [target.rows(root) * root.shape.area * pitch for root, pitch in known.items()]
+    # Some algorithms store what a fused pool reads.
+    convs = (op for op in plan.ops if isinstance(op, Conv2d))
+    counts += (target.rows(op.out) * op.grid.size for op in convs)
+    if (most := max(counts, default=0)) > MOST_VALUES:
         raise InputError(
-            f"batch: {target.batch} makes a tensor of {values} values, "
+            f"batch: {target.batch} makes a tensor of {most} values, "
             f"expected at most {MOST_VALUES}. Try a smaller batch"
         )
 

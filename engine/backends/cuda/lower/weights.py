@@ -26,11 +26,6 @@ class Weights:
     sizes: Mapping[int, int]  # bytes by offset
     size: int
 
-    def extent(self, op: Op, name: str) -> tuple[int, int] | None:
-        """Return where an array begins, and its bytes."""
-        offset = self.offsets.get((op, name))
-        return None if offset is None else (offset, self.sizes[offset])
-
 
 def prepare(lowered: Lowered, step: Step | Decoder) -> dict[str, Array]:
     """Return the arrays of a step as the device will have them."""

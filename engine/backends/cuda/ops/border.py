@@ -39,7 +39,7 @@ def write_output(gpu: Gpu, src: Tensor, out: int) -> None:
 
 def find_largest(gpu: Gpu, src: Tensor, out: int) -> None:
     """Enqueue finding the largest magnitude of a tensor."""
-    gpu.storing(src).launch_map("largest", src, src, out=out, pitch=gpu.pitch(src))
+    gpu.storing(src).launch_map("largest", src, src, out=out)
 
 
 def fill_with_noise(gpu: Gpu, out: int, size: int) -> None:

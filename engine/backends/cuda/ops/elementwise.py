@@ -25,25 +25,18 @@ PIXELS: dict[type[ops.Op], str] = {ops.L2Norm: "l2_norm", ops.LocalNorm: "local_
 PACKS: dict[type[ops.Op], str] = {ops.Activate: "activate_values", ops.Upsample: "upsample"}
 
 
-def _run_by_values(gpu: Gpu, op: ops.Op) -> None:
-    gpu.launch_op(VALUES[type(op)], op)
+def _run(gpu: Gpu, op: Any) -> None:
+    kind = type(op)
+    if kind in PACKS:
+        gpu.launch_packed(PACKS[kind], op, op.src, op.out)
+    elif kind in PIXELS:
+        gpu.launch_op(PIXELS[kind], op, gpu.pixels(op.out))
+    else:
+        gpu.launch_op(VALUES[kind], op)
 
 
-def _run_by_pixels(gpu: Gpu, op: ops.Op) -> None:
-    gpu.launch_op(PIXELS[type(op)], op, gpu.pixels(op.out))
-
-
-def _run_by_packs(gpu: Gpu, op: Any) -> None:
-    gpu.launch_packed(PACKS[type(op)], op, op.src, op.out)
-
-
-for _table, _function in (
-    (VALUES, _run_by_values),
-    (PIXELS, _run_by_pixels),
-    (PACKS, _run_by_packs),
-):
-    for _kind in _table:
-        runs(_kind)(_function)
+for _kind in VALUES | PIXELS | PACKS:
+    runs(_kind)(_run)
 
 
 @runs(ops.Add)
@@ -70,35 +63,14 @@ def add(gpu: Gpu, op: ops.Add) -> None:
 
 
 def _add_bytes(gpu: Gpu, op: ops.Add) -> None:
-    a, b = op.sources
-    scales = gpu.target.scales
-    if a not in scales:  # see fold_conversions()
-        packs = gpu.values(op.out) * gpu.target.value_bytes // 16
-        operands = {"a": gpu[a], "a_pitch": gpu.pitch(a), "b": gpu[b], "b_pitch": gpu.pitch(b)}
-        gpu.launch_map(
-            "add_quarters_to_bytes",
-            a,
-            op.out,
-            packs,
-            op,
-            **operands,
-            b_channels=b.shape.channels,
-            b_scale=scales[b],
-            inverse=float(int8.inverse(scales[op.out])),
+    (a, b), scales = op.sources, gpu.target.scales
+    own = {"b_scale": scales[b], "inverse": float(int8.inverse(scales[op.out]))}
+    if a in scales:
+        gpu.launch_packed(
+            "add_bytes", op, a, b, op.out, a_scale=scales[a], **own, **_operands(gpu, op)
         )
-        return
-    gpu.launch_packed(
-        "add_bytes",
-        op,
-        *(a, b, op.out),
-        a=gpu[a],
-        a_pitch=gpu.pitch(a),
-        b=gpu[b],
-        b_pitch=gpu.pitch(b),
-        a_scale=scales[a],
-        b_scale=scales[b],
-        inverse=float(int8.inverse(scales[op.out])),
-    )
+    else:  # see fold_conversions()
+        _add_quarters(gpu, "add_quarters_to_bytes", op, **own)
 
 
 def _add_two(gpu: Gpu, op: ops.Add) -> bool:
@@ -106,17 +78,27 @@ def _add_two(gpu: Gpu, op: ops.Add) -> bool:
     (a, b), out = op.sources, op.out
     if a.shape != out.shape:
         return False
-    operands = {"a": gpu[a], "a_pitch": gpu.pitch(a), "b": gpu[b], "b_pitch": gpu.pitch(b)}
     if b.shape.sides[1:] == out.shape.sides[1:]:
         channels = min(out.shape.channels, b.shape.channels)
+        operands = _operands(gpu, op)
         gpu.launch_packed("add_two", op, a, b, out, b_channels=channels, **operands)
         return True
     if b.shape.area == 4 * out.shape.area and gpu.packs(a, b, out):
-        packs = gpu.values(out) * gpu.target.value_bytes // 16
-        operands["b_channels"] = b.shape.channels
-        gpu.launch_map("add_quarters_packed", a, out, packs, op, **operands)
+        _add_quarters(gpu, "add_quarters_packed", op)
         return True
     return False
+
+
+def _add_quarters(gpu: Gpu, kernel: str, op: ops.Add, **own: float) -> None:
+    a, b = op.sources
+    packs = gpu.values(op.out) * gpu.target.value_bytes // 16
+    operands = _operands(gpu, op) | own
+    gpu.launch_map(kernel, a, op.out, packs, op, b_channels=b.shape.channels, **operands)
+
+
+def _operands(gpu: Gpu, op: ops.Add) -> dict[str, float]:
+    a, b = op.sources
+    return {"a": gpu[a], "a_pitch": gpu.pitch(a), "b": gpu[b], "b_pitch": gpu.pitch(b)}
 
 
 @runs(ops.Multiply)

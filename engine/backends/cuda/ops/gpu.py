@@ -14,23 +14,20 @@ tensor that lives inside a wider one has its root's pitch and a pointer moved by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from engine.arrays import Array
 from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.ops.target import Target as Target
 from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Conv2d, Gate, Head, Multiply, Op, Tensor
+from engine.plan.ops import Gate, Head, Multiply, Op, Tensor
 from engine.plan.shapes import Window
 
 if TYPE_CHECKING:
     from engine.backends.cuda.driver.cublas import Blas
     from engine.backends.cuda.driver.loaded_kernels import Kernels
-from collections.abc import Callable
-from typing import TypeVar
-
-from engine.arrays import Array
 
 THREADS = 256
 KINDS = {name: kind for kind, name in enumerate(ACTIVATIONS)}  # the `kind` of the C `activate`
@@ -77,7 +74,6 @@ class Annotations:
 
     partial_sums: PartialSums | None = None  # left by a convolution, read by the gate after it
     multiply: Multiply | None = None  # the product that a gate computes as well
-    next_conv: Conv2d | None = None  # the convolution whose weights to bring into the cache
 
 
 NO_ANNOTATIONS = Annotations()
@@ -160,10 +156,6 @@ class Gpu:
             )
         )
 
-    def is_aligned(self, tensor: Tensor) -> bool:
-        """Whether every pixel of the tensor begins on 16 bytes."""
-        return tensor not in self.target.misaligned
-
     def array(self, op: Op | Head, name: str) -> int:
         """The pointer to the array that `prepare` returned under this name, or 0."""
         return self.arrays.get((op, name), 0)
@@ -202,10 +194,16 @@ class Gpu:
         Parameters with the names below, or of a field of `op`, always mean the same, unless
         `named` says otherwise.
         """
-        known = {
-            **({} if op is None else self.fields_of(op)),
+        known = {**({} if op is None else self.fields_of(op)), **self.names_of(src, out)}
+        wanted = known.keys() & set(compiler.parameters(kernel))
+        return {name: known[name] for name in wanted} | named
+
+    def names_of(self, src: Tensor, out: Tensor) -> dict[str, Any]:
+        """Return what the names that most kernels share stand for."""
+        return {
             "src": self[src],
             "src_pitch": self.pitch(src),
+            "pitch": self.pitch(src),
             "src_channels": src.shape.channels,
             "src_area": src.shape.area,
             "height": src.shape.height,
@@ -219,8 +217,6 @@ class Gpu:
             "rows": self.rows(out),
             "pixels": self.pixels(out),
         }
-        wanted = known.keys() & set(compiler.parameters(kernel))
-        return {name: known[name] for name in wanted} | named
 
     def launch_map(
         self,
@@ -266,10 +262,6 @@ class Gpu:
         """Enqueue a kernel on a grid of its own; `shared` bytes are its dynamic shared memory."""
         values = compiler.in_order(kernel, arguments)
         self.kernels.launch(kernel, grid, threads, values, stream=self.stream, shared=shared)
-
-    def zero(self, out: int, size: int) -> None:
-        """Enqueue filling `size` bytes, a multiple of 4, with zeros."""
-        self.kernels.driver.memset_d32_async(out, 0, size // 4, self.stream)
 
 
 Arrays = Mapping[str, Array]  # the constants of one op, by the name of the op's field

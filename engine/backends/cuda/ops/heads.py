@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from engine.backends.cuda.ops.gpu import THREADS, Arrays, Gpu, Target, runs
@@ -45,19 +43,6 @@ def region_output(gpu: Gpu, op: ops.RegionOutput) -> None:
     gpu.launch_grid("region_output", (blocks, 1, 1), _REGION_THREADS, **arguments)
 
 
-def _decode(gpu: Gpu, head: ops.Head, kernel: str, items: int, **arguments: Any) -> None:
-    """Launch a decoder with what all of them have in common."""
-    gpu.launch_map(
-        kernel,
-        head.src,
-        head.src,
-        items,
-        head,
-        pitch=gpu.pitch(head.src),
-        **arguments,
-    )
-
-
 def _relative_anchors(target: Target, head: ops.YoloHead, constants: Arrays) -> Arrays:
     return {"anchors": np.divide(head.anchors, head.network).astype(np.float32)}
 
@@ -65,16 +50,9 @@ def _relative_anchors(target: Target, head: ops.YoloHead, constants: Arrays) -> 
 @runs(ops.YoloHead, prepare=_relative_anchors)
 def yolo_candidates(gpu: Gpu, head: ops.YoloHead) -> None:
     items = gpu.pixels(head.src) * len(head.anchors)
-    _decode(
-        gpu,
-        head,
-        "yolo_candidates",
-        items,
-        count=len(head.anchors),
-        box=8 if head.sigmas else 4,
-        is_new=int(head.new_coords),
-        point=_POINTS[head.point],
-    )
+    own = {"count": len(head.anchors), "box": 8 if head.sigmas else 4}
+    own |= {"is_new": int(head.new_coords), "point": _POINTS[head.point]}
+    gpu.launch_map("yolo_candidates", head.src, head.src, items, head, **own)
 
 
 def _region_arrays(target: Target, head: ops.RegionHead, constants: Arrays) -> Arrays:
@@ -95,28 +73,17 @@ def _tree_scratch(target: Target, head: ops.RegionHead) -> int:
 @runs(ops.RegionHead, prepare=_region_arrays, workspace=_tree_scratch)
 def region_candidates(gpu: Gpu, head: ops.RegionHead) -> None:
     width, height = head.grid
-    tree = {}
+    own = {"height": height, "width": width, "count": len(head.anchors)}
+    kernel = "region_candidates"
     if head.tree_parents:
-        tree = {
-            "parents": gpu.array(head, "parents"),
-            "scratch": gpu.workspace,
-        }
-    kernel = "tree_candidates" if tree else "region_candidates"
+        kernel = "tree_candidates"
+        own |= {"parents": gpu.array(head, "parents"), "scratch": gpu.workspace}
     items = gpu.rows(head.src) * width * height * len(head.anchors)
-    _decode(
-        gpu,
-        head,
-        kernel,
-        items,
-        height=height,
-        width=width,
-        count=len(head.anchors),
-        **tree,
-    )
+    gpu.launch_map(kernel, head.src, head.src, items, head, **own)
 
 
 @runs(ops.GridHead)
 def grid_candidates(gpu: Gpu, head: ops.GridHead) -> None:
     items = gpu.rows(head.src) * head.side * head.side * head.boxes
-    is_root = int(head.square_root)
-    _decode(gpu, head, "grid_candidates", items, count=head.boxes, is_root=is_root)
+    own = {"count": head.boxes, "is_root": int(head.square_root)}
+    gpu.launch_map("grid_candidates", head.src, head.src, items, head, **own)

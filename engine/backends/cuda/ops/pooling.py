@@ -6,8 +6,6 @@ run, so that a picture's result does not depend on the other pictures of its bat
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from engine.backends.cuda.ops.gpu import Gpu, Target, runs
 from engine.plan import ops
 
@@ -18,15 +16,14 @@ _LEAST_AREA = 33  # pixels: in smaller maps a thread for each channel is as fast
 _MOST_BLOCKS = 65535
 
 
-class Squeeze(NamedTuple):
-    """The first layer of a gate, which multiplies sums where they are computed."""
-
-    weights: int = 0  # pointer
-    pitch: int = 0  # values from one row of weights to the next
-    hidden: int = 0  # rows
-
-
-_NO_SQUEEZE = Squeeze()
+def squeeze_of(gpu: Gpu, gate: ops.Gate | None) -> dict[str, int]:
+    """Return the first layer of a gate as the kernels take it that multiply their sums by it."""
+    if gate is None:
+        return {"squeeze": 0, "squeeze_pitch": 0, "hidden": 0}
+    values = 16 // gpu.target.value_bytes
+    pitch = -(-gate.src.shape.channels // values) * values  # from one row of weights to the next
+    weights, hidden = gpu.array(gate, "squeeze"), gate.squeeze.shape[0]
+    return {"squeeze": weights, "squeeze_pitch": pitch, "hidden": hidden}
 
 
 def _is_global(op: ops.AveragePool) -> bool:
@@ -60,7 +57,7 @@ def most_pieces(target: Target, src: ops.Tensor) -> int:
     return _part_count(target, src) * chunks
 
 
-def sum_parts(gpu: Gpu, src: ops.Tensor, squeeze: Squeeze = _NO_SQUEEZE) -> tuple[int, int]:
+def sum_parts(gpu: Gpu, src: ops.Tensor, gate: ops.Gate | None = None) -> tuple[int, int]:
     """Enqueue the sums of parts, as float32 in the workspace; return how many parts and chunks."""
     rows, channels, parts = gpu.rows(src), src.shape.channels, _part_count(gpu.target, src)
     values = 16 // gpu.target.value_bytes if gpu.packs(src) else 1
@@ -74,9 +71,7 @@ def sum_parts(gpu: Gpu, src: ops.Tensor, squeeze: Squeeze = _NO_SQUEEZE) -> tupl
         sums=gpu.workspace,
         parts=parts,
         wide=width,
-        squeeze=squeeze.weights,
-        squeeze_pitch=squeeze.pitch,
-        hidden=squeeze.hidden,
+        **squeeze_of(gpu, gate),
     )
     grid = chunks, min(parts, _MOST_BLOCKS), min(rows, _MOST_BLOCKS)
     gpu.launch_grid(kernel, grid, _THREADS, **arguments)

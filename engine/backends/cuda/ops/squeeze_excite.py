@@ -67,10 +67,7 @@ def _pieces(gpu: Gpu, op: ops.Gate) -> int:
     """Return how many partial sums there are, after enqueueing them if nothing else does."""
     if gpu.annotations.partial_sums is not None:
         return gpu.annotations.partial_sums.pieces
-    values = 16 // gpu.target.value_bytes
-    pitch = -(-op.src.shape.channels // values) * values
-    squeeze = pooling.Squeeze(gpu.array(op, "squeeze"), pitch, op.squeeze.shape[0])
-    parts, chunks = pooling.sum_parts(gpu, op.src, squeeze)
+    parts, chunks = pooling.sum_parts(gpu, op.src, op)
     return parts * chunks
 
 

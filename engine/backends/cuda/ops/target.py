@@ -44,16 +44,12 @@ class Target:
         """The bytes of one value of an activation: of `real` in a kernel."""
         return VALUE_BYTES[self.precision]
 
-    @property
-    def float_bytes(self) -> int:
-        """The bytes of a value that is neither int8 nor float32 by choice."""
-        return VALUE_BYTES["float16" if self.precision == "int8" else self.precision]
-
     def bytes_of(self, tensor: Tensor) -> int:
         """Return the bytes of one value of this tensor."""
         if tensor in self.scales:
             return VALUE_BYTES["int8"]
-        return VALUE_BYTES["float32"] if tensor in self.floats else self.float_bytes
+        others = "float16" if self.precision == "int8" else self.precision
+        return VALUE_BYTES["float32" if tensor in self.floats else others]
 
     def of(self, item: Op | Head) -> Target:
         """Return the target of one op or head: that of the precision in which it computes."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import NamedTuple
 from weakref import WeakSet
@@ -28,7 +28,6 @@ _THREADS = 256
 _PACK = 4  # pixels of a work item
 _CHANNELS = 3
 _ALIGNMENT = 256
-_MOST_MEMORY = 4  # a part of the card's, for frames that are in use
 _TOGETHER = 8  # frames of one lease, which takes longer than a frame's kernel
 _MOST_TOGETHER = 64 << 20  # bytes
 _DECODER_STREAM = 0  # CU_STREAM_LEGACY
@@ -46,21 +45,15 @@ class CardVideos:
     def __init__(self, context: Context, number: int) -> None:
         self.number = number
         self._context = context
-        self._blocks = DeviceBlocks(context, context.card.memory // _MOST_MEMORY)
+        self._blocks = DeviceBlocks(context)
         self._intakes: WeakSet[CardIntake] = WeakSet()
         self._lock = fork_safety.lock()
 
     def held(self) -> AbstractContextManager[None]:
         return self._context.held()
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        self._context.check_process()
-        self._context.driver_api.enter()
-        try:
-            yield
-        finally:
-            self._context.driver_api.leave()
+    def entered(self) -> AbstractContextManager[None]:
+        return self._context.entered()
 
     def intake(self) -> CardIntake:
         made = self._context.run(lambda: CardIntake(self._context, self._blocks))

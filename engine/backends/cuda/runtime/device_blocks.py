@@ -12,6 +12,7 @@ from engine.errors import DeviceError
 
 _STEPS = 4  # sizes are rounded up to one of 2**_STEPS between two powers of two, to fit again
 _MOST_WASTE = 2  # times as large as needed
+_SHARE = 4  # of the card's memory, for pictures that are decoded or in use
 
 
 class _Block(NamedTuple):
@@ -34,9 +35,9 @@ class Lease:
 class DeviceBlocks:
     """Leases blocks of memory to any thread, up to `most` bytes in all."""
 
-    def __init__(self, context: Context, most: int) -> None:
+    def __init__(self, context: Context, most: int | None = None) -> None:
         self._context = context
-        self._most = most
+        self._most = context.card.memory // _SHARE if most is None else most
         self._lock = fork_safety.lock()
         self._total = 0
         self._free: list[_Block] = []  # finalizers append, at any bytecode and without a lock

@@ -65,14 +65,9 @@ class DeviceMemory:
         self.outputs = self.returned + HEADER_WORDS * WORD
         self.records = self.found + HEADER_WORDS * WORD
 
-    def zero(self, pointer: int, size: int) -> None:
-        """Enqueue filling `size` bytes, a multiple of 4, with zeros."""
-        driver, stream = self._context.driver, self._context.stream
-        driver.memset_d32_async(pointer, 0, size // WORD, stream)
-
     def zero_activations(self, parts: Iterable[tuple[int, int]]) -> None:
         for offset, size in parts:
-            self.zero(self.activations + offset, size)
+            self._context.zero(self.activations + offset, size)
 
     def free(self) -> None:
         while self._blocks:

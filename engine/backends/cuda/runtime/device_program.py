@@ -363,12 +363,12 @@ class DeviceProgram:
         self._context.stream.synchronize()  # the arrays must live until then
         # More is copied than was found; it must not be what another program left in this memory.
         if buffers.found:
-            buffers.zero(buffers.found, buffers.sizes.found * WORD)
+            self._context.zero(buffers.found, buffers.sizes.found * WORD)
             self._clear_scores()
-        buffers.zero(buffers.returned, HEADER_WORDS * WORD)
+        self._context.zero(buffers.returned, HEADER_WORDS * WORD)
         self.reset()
 
     def _clear_scores(self) -> None:
         """Clear the lists of scores, which NMS does when it has read them."""
         if self.buffers.lists:
-            self.buffers.zero(self.buffers.lists, self.keep.counters * WORD)
+            self._context.zero(self.buffers.lists, self.keep.counters * WORD)

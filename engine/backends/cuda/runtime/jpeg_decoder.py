@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,25 +20,14 @@ from engine.vision.plain_jpeg import PlainJpeg
 _UNITS = 2  # one parses and submits a batch while the engine decodes that of the other
 _CHANNELS = 3
 _ALIGNMENT = 256
-_MOST_MEMORY = 4  # a part of the card's, for pictures that are decoded or in use
 
 _log = logging.getLogger("engine")
-
-
-class _Library(Protocol):
-    """The methods of nvjpeg.BatchDecoder."""
-
-    def supports(self, jpeg: PlainJpeg) -> bool: ...
-
-    def decode(self, jpegs: Sequence[PlainJpeg], images: Array, stream: int) -> bool: ...
-
-    def close(self) -> None: ...
 
 
 class _Unit:
     """A decoder of the library with its stream; it decodes one batch at a time."""
 
-    def __init__(self, context: Context, make: Callable[[], _Library]) -> None:
+    def __init__(self, context: Context, make: Callable[[], Any]) -> None:
         self._context = context
         api = context.driver_api
         self._stream, self._event = api.new_stream(), api.event()
@@ -61,7 +50,7 @@ class _Unit:
 
     def _run(self, jpegs: Sequence[PlainJpeg], images: Array) -> bool:
         api = self._context.driver_api
-        is_decoded = self._library.decode(jpegs, images, self._stream)
+        is_decoded: bool = self._library.decode(jpegs, images, self._stream)
         api.record(self._event, self._stream)
         api.wait(self._event)  # also after a refusal: the memory is used again
         return is_decoded
@@ -81,13 +70,13 @@ class CardJpegDecoder:
     def __init__(
         self,
         context: Context,
-        make: Callable[[], _Library] = nvjpeg.BatchDecoder,
+        make: Callable[[], Any] = nvjpeg.BatchDecoder,
         check_version: Callable[[], None] = nvjpeg.check_version,
     ) -> None:
         self._context = context
-        self._blocks = DeviceBlocks(context, context.card.memory // _MOST_MEMORY)
+        self._blocks = DeviceBlocks(context)
         self._units: SimpleQueue[_Unit] = SimpleQueue()
-        self._has_failed = False
+        self.is_usable = True
         self._counts = [0, 0]  # decoded here, and left to the CPU
         context.run(check_version)
         try:
@@ -98,17 +87,13 @@ class CardJpegDecoder:
                 context.run(self._units.get().close)
             raise
 
-    @property
-    def is_usable(self) -> bool:
-        return not self._has_failed
-
     def decode(self, jpegs: Sequence[PlainJpeg]) -> list[DecodedJpeg | None]:
         """Return the pixels of each JPEG, or None where the CPU must decode it.
 
         After a failure, which is logged, the CPU decodes all of them.
         """
         found: list[DecodedJpeg | None] = [None] * len(jpegs)
-        if not self._has_failed:
+        if self.is_usable:
             try:
                 found = self._decode(jpegs)
             except Exception as error:  # whatever it is, the CPU can go on
@@ -138,21 +123,16 @@ class CardJpegDecoder:
         ]
 
     def _in_unit(self, jpegs: Sequence[PlainJpeg], images: Array) -> list[bool]:
-        self._context.check_process()
-        unit = self._units.get()
-        api = self._context.driver_api
-        try:
-            api.enter()
+        with self._context.entered():
+            unit = self._units.get()
             try:
                 return unit.decode(jpegs, images)
             finally:
-                api.leave()
-        finally:
-            self._units.put(unit)
+                self._units.put(unit)
 
     def _fail(self, error: Exception) -> None:
-        if not self._has_failed:
-            self._has_failed = True
+        if self.is_usable:
+            self.is_usable = False
             reason = str(error) or type(error).__name__
             _log.warning(
                 "%s: decode: gpu: %s. The CPU decodes JPEGs from now on", self._context.name, reason
@@ -160,7 +140,7 @@ class CardJpegDecoder:
 
     def close(self) -> None:
         """Free everything, once the calls under way have ended."""
-        self._has_failed = True  # later calls leave everything to the CPU
+        self.is_usable = False  # later calls leave everything to the CPU
         for _ in range(_UNITS):
             self._context.run(self._units.get().close)
         self._blocks.close()

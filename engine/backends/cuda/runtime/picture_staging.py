@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import lru_cache
 from itertools import pairwise
@@ -54,7 +54,7 @@ class Arrangement(NamedTuple):
     """
 
     starts: Sequence[int]  # of the first pixel of each picture
-    row_steps: list[int] | None  # bytes from a pixel to the one below; None: rows are adjacent
+    row_steps: Mapping[int, int]  # bytes from a pixel to the one below, by number of a view
     size: int
     arrays: Sequence[Array]  # what is uploaded,
     offsets: Sequence[int]  # and where to
@@ -66,52 +66,33 @@ def arrange(pictures: Sequence[Placed]) -> Arrangement | None:
         step = -(-pictures.arrays[0].size // _ALIGNMENT) * _ALIGNMENT
         top = step * len(pictures)
         every = range(0, top, step)
-        return Arrangement(every, None, top, pictures.arrays, every) if top <= MOST_BYTES else None
+        return Arrangement(every, {}, top, pictures.arrays, every) if top <= MOST_BYTES else None
     # Tiles fill whole runs, so that a few samples tell; looking at all would cost as much as this.
-    if any(_is_cut(each.pixels) for each in pictures[:: len(pictures) // 2 or 1]):
-        return _arrange_views(pictures)
-    starts: list[int] = []
-    arrays: list[Array] = []
-    offsets: list[int] = []
-    top = 0
-    for pixels, *_ in pictures:
-        starts.append(top)
-        if isinstance(pixels, DevicePixels):
-            continue
-        if pixels.dtype.char != "B":
-            return None
-        arrays.append(pixels)
-        offsets.append(top)
-        top += -(-pixels.size // _ALIGNMENT) * _ALIGNMENT
-    return Arrangement(starts, None, top, arrays, offsets) if top <= MOST_BYTES else None
-
-
-def _arrange_views(pictures: Sequence[Placed]) -> Arrangement | None:
-    """Do the same for pictures of which several may be views of one array."""
-    starts: list[int] = []
-    row_steps: list[int] = []
-    arrays: list[Array] = []
-    offsets: list[int] = []
+    are_cut = any(_is_cut(each.pixels) for each in pictures[:: len(pictures) // 2 or 1])
+    shared = _shared_parts(pictures) if are_cut else {}
     begun: dict[int, int] = {}  # offsets of shared parts, by their identity
-    shared = _shared_parts(pictures)
+    starts: list[int] = []
+    arrays: list[Array] = []
+    offsets: list[int] = []
     top = 0
     for number, (pixels, *_) in enumerate(pictures):
+        view = shared.get(number)
+        if view is not None and id(view.part) in begun:
+            starts.append(begun[id(view.part)] + view.start)
+            continue
+        starts.append(top if view is None else top + view.start)
         if isinstance(pixels, DevicePixels):
-            starts.append(top)
-            row_steps.append(0)
             continue
         if pixels.dtype.char != "B":
             return None
-        adjacent = _View(pixels, 0, pixels.shape[1] * pixels.shape[2])
-        view = shared.get(number, adjacent)
-        offset = begun.get(id(view.part)) if number in shared else None
-        if offset is None:
-            offset = begun[id(view.part)] = top
-            arrays.append(view.part)
-            offsets.append(top)
-            top += -(-view.part.size // _ALIGNMENT) * _ALIGNMENT
-        starts.append(offset + view.start)
-        row_steps.append(view.row_step)
+        part = pixels
+        if view is not None:
+            part = view.part
+            begun[id(part)] = top
+        arrays.append(part)
+        offsets.append(top)
+        top += -(-part.size // _ALIGNMENT) * _ALIGNMENT
+    row_steps = {number: view.row_step for number, view in shared.items()}
     return Arrangement(starts, row_steps, top, arrays, offsets) if top <= MOST_BYTES else None
 
 
@@ -180,7 +161,7 @@ def entries(pictures: Sequence[Placed], arrangement: Arrangement, block: int) ->
             pointer, steps = pixels.pointer, (pixels.row_step, pixels.column_step)
         else:
             _, width, channels = pixels.shape
-            row_step = row_steps[number] if row_steps else width * channels
+            row_step = row_steps.get(number, width * channels)
             pointer, steps = block + start, (row_step, channels)
         parts.append(pointer.to_bytes(_POINTER_BYTES, sys.byteorder))
         if latest is None or (exact, steps) != latest[1:] or placement is not latest[0]:

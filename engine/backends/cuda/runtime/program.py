@@ -25,6 +25,7 @@ from engine.backends.base import (
     Placed,
     PlacedAlike,
     Stages,
+    TimedTicket,
 )
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.lower import launched, lowering
@@ -35,7 +36,8 @@ from engine.backends.cuda.runtime.detection_buffer import FLAG, HEADER_WORDS, WO
 from engine.backends.cuda.runtime.device_program import SLOTS, DeviceProgram
 from engine.backends.cuda.runtime.picture_staging import Arrangement
 from engine.backends.cuda.runtime.slot import Decoding, Job, Recipe, Slot
-from engine.backends.cuda.runtime.tickets import Slots, SlotTicket, Submission, is_for_host
+from engine.backends.cuda.runtime.tickets import Slots, SlotTicket, is_for_host, select
+from engine.backends.host_processing import StagedTicket, boxes_of
 from engine.errors import DeviceError, EngineError, InputError
 from engine.plan.ops import Op
 from engine.vision import resize
@@ -49,11 +51,12 @@ _RUNS_IN_A_CROWD = 64  # runs without NMS on the card, after one with too many s
 Put = Callable[[Slot], Job]  # stages the input of a run in a slot
 
 
-class CudaProgram(Submission):
+class CudaProgram:
     """Safe for many threads; each gets the answers for its own images."""
 
     runs_ahead = 3  # one is filled, one is on the device, and one waits for the device
     submitters = SLOTS
+    scales_pictures = True
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class CudaProgram(Submission):
         self.batch = target.batch
         self._context = context
         self._lowered = lowered
-        self._is_closed = False
+        self.is_closed = False
         self._closing = Lock()
         self._collecting = Lock()  # held by who takes all slots
         self.is_settled = Event()  # unless faster algorithms are being looked for
@@ -143,6 +146,30 @@ class CudaProgram(Submission):
             return found
 
         return self._start(put, fetch)
+
+    def submit(
+        self, pictures: Sequence[Placed], settings: Sequence[DetectionSettings]
+    ) -> TimedTicket[list[Boxes]]:
+        start, first = perf_counter(), settings[0]
+        hierarchy = first.hierarchy
+        if settings.count(first) < len(settings) or is_for_host(first):
+            threshold = min(each.threshold for each in settings)
+            rows = self.start_detect(pictures, threshold=threshold, hierarchy=hierarchy)
+            finish = partial(boxes_of, pictures, settings)
+            return StagedTicket(
+                ("network", lambda _: rows.result()), ("suppress", finish), start=start
+            )
+        boxes = self.start_boxes(
+            pictures, first.suppression, threshold=first.threshold, hierarchy=hierarchy
+        )
+        chosen = partial(select, first)
+        return StagedTicket(
+            ("network", lambda _: boxes.result()), ("suppress", chosen), start=start
+        )
+
+    def submit_forward(self, pictures: Sequence[Placed]) -> TimedTicket[tuple[Array, ...]]:
+        start, ticket = perf_counter(), self.start_forward(pictures)
+        return StagedTicket(("network", lambda _: ticket.result()), start=start)
 
     def recipe_of(
         self, pixels: Array, placement: Placement, settings: DetectionSettings, *, exact: bool
@@ -273,7 +300,7 @@ class CudaProgram(Submission):
         weights = lay_out_weights(lowered)
         device = self._context.run(partial(self._make, lowered, weights))
         with self._all_slots() as taken:
-            if not self._is_closed:
+            if not self.is_closed:
                 device, self._device = self._device, device
                 self._lowered, self.plan = lowered, lowered.plan
                 taken[:] = self._device.slots
@@ -288,17 +315,13 @@ class CudaProgram(Submission):
         if not self._closing.acquire(blocking=False):  # another thread is closing it
             return
         try:  # an interrupted close can be repeated
-            self._is_closed = True
+            self.is_closed = True
             with self._all_slots():  # callers that wait for one must see that it is closed
                 self._copier.close()
                 self._context.run(self._device.free)
                 self._forgotten.detach()
         finally:
             self._closing.release()
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
 
     @contextmanager
     def _all_slots(self) -> Iterator[list[Slot]]:
@@ -431,27 +454,23 @@ class CudaProgram(Submission):
 
     def _run(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> Answer:
         with self._slot() as slot:
-            return fetch(slot, self._enqueued(slot, put))
+            return fetch(slot, self._enqueue(slot, put(slot)))
 
     def _start(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> SlotTicket[Answer]:
         slot = self._taken()
         try:
-            job = self._enqueued(slot, put)
+            job = self._enqueue(slot, put(slot))
         except BaseException:
             self._slots.give(slot)
             raise
         return self._slots.hold(slot, partial(fetch, slot, job))
 
-    def _enqueued(self, slot: Slot, put: Put) -> Job:
-        job = put(slot)
-        self._enqueue(slot, job)
-        return job
-
-    def _enqueue(self, slot: Slot, job: Job) -> None:
+    def _enqueue(self, slot: Slot, job: Job) -> Job:
         with self._context.enqueue_lock:
             is_under_way = self._device.replay(slot, job)
         if not is_under_way:
             self._context.run(partial(self._device.start, slot, job))
+        return job
 
     @contextmanager
     def _slot(self) -> Iterator[Slot]:
@@ -467,7 +486,7 @@ class CudaProgram(Submission):
             with self._collecting:
                 pass
         slot = self._slots.take()
-        if self._is_closed:
+        if self.is_closed:
             self._slots.give(slot)
             self.check_usable()
         slot.sent = 0  # left by a call that failed while staging
@@ -477,10 +496,9 @@ class CudaProgram(Submission):
 
     def _outputs(self, slot: Slot, job: Job) -> tuple[Array, ...]:
         self._wait(slot)
-        if self._is_watched and slot.header[FLAG]:
-            self._context.run(partial(self._examine, slot, job))
-        results = []
         assert slot.outputs is not None
+        self._check(slot, job, slot.header)
+        results = []
         end, scales = 0, self._lowered.target.scales
         for tensor in self.plan.outputs:
             start, end = end, end + job.sequences * tensor.steps * tensor.shape.size
@@ -489,24 +507,21 @@ class CudaProgram(Submission):
         return tuple(results)
 
     def _candidates(self, slot: Slot, job: Job) -> list[Array]:
-        assert self._room is not None
+        room, read = self._room, partial(self._read_again, slot, job, self._device.buffers.found)
+        assert room is not None
         self._wait(slot)
+        words, copied = slot.found, slot.found_words
         if job.suppresses:
-            count = int(self._read_again(slot, job, self._device.buffers.found, 1)[0])
-            words = self._all_found(slot, job, count)
-            return self._room.sorted_rows(self._room.records(words, count), job.rows)
-        if self._is_watched and slot.found[FLAG]:
-            self._context.run(partial(self._examine, slot, job))
-        words, count = slot.found, int(slot.found[0])
-        self._device.expect(count, job.rows)
-        if HEADER_WORDS + count * self._room.columns > slot.found_words:
-            words = self._all_found(slot, job, count)
-        return self._room.sorted_rows(self._room.records(words, count), job.rows)
-
-    def _all_found(self, slot: Slot, job: Job, count: int) -> Array:
-        assert self._room is not None
-        words = HEADER_WORDS + count * self._room.columns
-        return self._read_again(slot, job, self._device.buffers.found, words)
+            words, copied = read(1), 1
+        else:
+            self._check(slot, job, words)
+        count = int(words[0])
+        if not job.suppresses:
+            self._device.expect(count, job.rows)
+        needed = HEADER_WORDS + count * room.columns
+        if needed > copied:
+            words = read(needed)
+        return room.sorted_rows(room.records(words, count), job.rows)
 
     def _read_again(self, slot: Slot, job: Job, pointer: int, words: int) -> Array:
         return self._context.run(partial(self._device.read_again, slot, job, pointer, words))
@@ -515,8 +530,7 @@ class CudaProgram(Submission):
         """Return the boxes, or None if more scores competed than the card can sort."""
         self._wait(slot)
         words, keep = slot.kept, self._device.keep
-        if self._is_watched and words[FLAG]:
-            self._context.run(partial(self._examine, slot, job))
+        self._check(slot, job, words)
         counts = keep.counts(words, job.rows)
         most = max(counts)
         if most == nms_buffer.CROWDED:
@@ -525,6 +539,10 @@ class CudaProgram(Submission):
         if most > nms_buffer.NEAR:
             words = self._read_again(slot, job, self._device.buffers.kept, keep.words)
         return keep.boxes(words, counts)
+
+    def _check(self, slot: Slot, job: Job, header: Array) -> None:
+        if self._is_watched and header[FLAG]:
+            self._context.run(partial(self._examine, slot, job))
 
     def _examine(self, slot: Slot, job: Job) -> None:
         """Raise if what this run is about leaves the range of halves."""
@@ -551,7 +569,7 @@ class CudaProgram(Submission):
     def check_usable(self) -> None:
         """Raise if the program is closed or belongs to the parent of a forked process."""
         self._context.check_process()
-        if self._is_closed:
+        if self.is_closed:
             raise EngineError("program: closed. Load the network again")
 
 

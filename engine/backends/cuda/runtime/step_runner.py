@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from engine.backends.cuda.runtime.detection_buffer import BEFORE_SCORES, FLAG, W
 from engine.backends.cuda.runtime.device_memory import DeviceMemory
 from engine.backends.cuda.runtime.nms_buffer import NEAR, THREADS, Keep
 from engine.backends.cuda.runtime.slot import HIERARCHY, POINTER, SUPPRESSION, TABLE, Job
-from engine.plan.ops import Head, Op
+from engine.plan.ops import Conv2d, Head, Op
 
 _PREFETCHED = 16  # bytes: the granularity of a prefetch
 _LISTERS = 64  # threads of a multiprocessor that list the scores of a picture
@@ -46,9 +46,7 @@ class StepRunner:
         self._keep = keep
         self._can_overflow = overflow.is_possible(lowered.plan, lowered.target)
         self._on_side_stream = {step.op.out for step in self.steps if step.is_on_side_stream}
-        self._next_weights = {
-            step.op: _next_weights(step, weights, memory.weights) for step in self.steps
-        }
+        self._next_weights = next_weights(self.steps, weights, memory.weights)
         self.gpu = lowered.on(
             context,
             activations=memory.activations,
@@ -72,7 +70,7 @@ class StepRunner:
             gpu = replace(gpu, flag=header + FLAG * WORD)
         side = replace(gpu, stream=self._context.side_stream)
         if decodes:
-            gpu.zero(memory.found, WORD)
+            self._context.zero(memory.found, WORD)
         self._read_input(gpu, has_pictures)
         self._enqueue_steps(gpu, side)
         if decodes:
@@ -108,7 +106,7 @@ class StepRunner:
         block = driver.mem_alloc(values.nbytes)
         try:
             out = int(block)
-            gpu.zero(out, values.nbytes)
+            self._context.zero(out, values.nbytes)
             self._read_input(gpu, job.has_pictures)
             for step in self.steps:
                 self.enqueue_step(gpu, step)
@@ -118,7 +116,7 @@ class StepRunner:
                         border.find_largest(gpu, tensor, out)
                     out += WORD
             for header in filter(None, (memory.found, memory.returned)):
-                gpu.zero(header + FLAG * WORD, WORD)
+                self._context.zero(header + FLAG * WORD, WORD)
             self._context.stream.synchronize()
             driver.memcpy_dtoh(values, int(block))
         finally:
@@ -194,11 +192,15 @@ def _decoding(memory: DeviceMemory, room: Room | None) -> Mapping[Op | Head, Map
     return {head: {**known, "first": first} for head, first in room.firsts.items()}
 
 
-def _next_weights(step: Step, weights: Weights, pointer: int) -> tuple[int, int]:
-    """Return where the weights begin that a step prefetches, and their bytes."""
-    following = step.annotations.next_conv
-    extent = None if following is None else weights.extent(following, "weight")
-    if extent is None:
-        return 0, 0
-    offset, size = extent
-    return pointer + offset, size // _PREFETCHED * _PREFETCHED
+def next_weights(
+    steps: Sequence[Step], weights: Weights, pointer: int
+) -> dict[Op, tuple[int, int]]:
+    """Return where the weights of the next convolution begin, and their bytes, for every step."""
+    found, following = {}, (0, 0)
+    for step in reversed(steps):
+        found[step.op] = following
+        if isinstance(step.op, Conv2d):
+            offset = weights.offsets.get((step.op, "weight"))
+            size = 0 if offset is None else weights.sizes[offset] // _PREFETCHED * _PREFETCHED
+            following = (0, 0) if offset is None else (pointer + offset, size)
+    return found

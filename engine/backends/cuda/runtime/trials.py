@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from engine.backends.cuda.lower import lowering, weights
 from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
 from engine.backends.cuda.ops.target import Choice
 from engine.backends.cuda.runtime.program import CudaProgram
+from engine.backends.cuda.tune.tune_network import Trial
 from engine.errors import DeviceError
 from engine.plan.ops import Head, Op
 
@@ -39,11 +40,11 @@ class Trials:
             program = CudaProgram(self._context, lowered, slots=1, prepare=self._prepare)
         except DeviceError:
             return None
-        try:
-            return Trial(program, self._images)
-        except DeviceError:
-            program.close()
-            return None
+        with suppress(DeviceError), ExitStack() as held:
+            held.callback(program.close)
+            times = held.enter_context(program.repeating(self._images))
+            return Trial(times, held.pop_all().close)
+        return None
 
     def _prepare(self, lowered: Lowered, step: Step | Decoder) -> Mapping[str, Array]:
         """Prepare the arrays of a step, or reuse those of an earlier trial with this choice."""
@@ -55,20 +56,3 @@ class Trials:
         if len(known) > _KEPT:
             del known[next(iter(known))]
         return known[choice]
-
-
-class Trial:
-    """A program and the images that it runs repeatedly."""
-
-    def __init__(self, program: CudaProgram, images: Array) -> None:
-        self._program = program
-        self._held = ExitStack()
-        self._times = self._held.enter_context(program.repeating(images))
-
-    def times(self, runs: int) -> list[float]:
-        """Return the milliseconds of each run."""
-        return self._times(runs)
-
-    def close(self) -> None:
-        self._held.close()
-        self._program.close()

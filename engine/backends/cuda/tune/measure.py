@@ -122,7 +122,7 @@ def measure(
         for copy in copies:
             for offset, values in weights.arrays:
                 if values.dtype == np.int32:  # counters, which must start at zero
-                    gpu.zero(copy + offset, values.nbytes)
+                    context.zero(copy + offset, values.nbytes)
         gpus = []
         for copy in copies:
             own = {key: copy + at for key, at in weights.offsets.items()}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from statistics import median
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from engine.backends.cuda.driver.worker import ClosedError
 from engine.backends.cuda.ops.target import Choice
@@ -33,14 +33,11 @@ MOST_PASSES = 3
 _log = logging.getLogger(__name__)
 
 
-class Trial(Protocol):
+class Trial(NamedTuple):
     """A network as it would run with some choices."""
 
-    def times(self, runs: int) -> list[float]:
-        """Return the milliseconds of each run."""
-        ...
-
-    def close(self) -> None: ...
+    times: Callable[[int], list[float]]  # the milliseconds of each of some runs
+    close: Callable[[], object]
 
 
 Make = Callable[[Mapping[str, Choice]], Trial | None]  # None if memory does not suffice

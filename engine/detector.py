@@ -38,11 +38,11 @@ from engine.settings import Settings, Tiles
 from engine.sources.card_decoder import CardDecoder
 from engine.sources.pictures import (
     are_at_hand,
-    is_endless,
     is_file,
     is_single,
     name_of,
     pictures_of,
+    refuse_endless,
 )
 from engine.sources.reader import FrameSelection
 from engine.sources.remote_picture import RemotePicture
@@ -259,13 +259,13 @@ class Detector:
                 return result
         is_several = isinstance(source, (list, tuple))
         if not is_several and (name := name_of(source)) is not None and not is_file(name):
-            _refuse_endless(name)
+            refuse_endless(name)
             is_several = not is_single(name)
             source = [source] if is_several else RemotePicture(name)
         if is_several:
             for name in filter(None, map(name_of, source)):
-                _refuse_endless(name)
-            expand = self._expansion(FrameSelection(card=self.card_decoder))
+                refuse_endless(name)
+            expand = self._expansion(FrameSelection(card=self.card_decoder, may_be_endless=False))
             pictures = expand(source, defers_folders=not self.has_state)
             outcomes = self._runs.stream(
                 *(pictures, "raise", settings), bgr=bgr, keep="if needed", expand=expand
@@ -435,9 +435,10 @@ class Detector:
         On Linux, with at least four `workers`, on a GPU two, processes decode files and bytes once
         a hundred have been read, one for each worker and on a GPU three more. They end with the
         detector, or after a minute without pictures.
-        Arrays and Pillow images of a generator, or of anything else that is no sequence, are
-        copied, so that it may fill one buffer again and again; those of a list, and rows of pin(),
-        are taken as they are.
+        Pictures of a generator, or of anything else that is no sequence, are taken at once: arrays
+        and buffers are copied, open files read, and Pillow images decoded. So it may fill one
+        buffer again and again, and close its files. Names let the workers do more. The pictures of
+        a list, and rows of pin(), are taken as they are.
         If `sources` has a method `stop`, it is called when the stream is closed, so that an
         iteration which waits for a picture can end.
         A picture that cannot be read raises its ImageError; with on_error="yield" the error takes
@@ -454,7 +455,8 @@ class Detector:
             hint = suggest(on_error, ON_ERROR)
             raise InputError(f"on_error: expected {', '.join(ON_ERROR)}, got {on_error!r}.{hint}")
         self._refuse_without_pictures()
-        sources = unchanging(given := sources, self._is_pinned)
+        take = partial(self._intake.read, bgr=bgr)
+        sources = unchanging(given := sources, self._is_pinned, take)
         keep: Keep = "always" if keep_pictures else "never"
         settings = self._settings(
             threshold, nms, classes, max_detections, read, tiles=tiles, overlap=overlap
@@ -706,8 +708,3 @@ def _refuse_one(sources: object) -> None:
         what = f"one array of shape {sources.shape}" if is_one else ""
     if what:
         raise InputError(f"sources: expected several pictures, got {what}. Put it in a list")
-
-
-def _refuse_endless(name: str) -> None:
-    if is_endless(name):
-        raise InputError(f"{shown(name)}: has no end. Use stream()")

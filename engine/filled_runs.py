@@ -60,7 +60,16 @@ def filled_runs(
             for owner in owners:
                 owner.milliseconds[stage] += taken / len(owners)  # type: ignore[assignment]
 
-    for batch, settings in pictures:
+    failure: Exception | None = None
+    given = iter(pictures)
+    while True:
+        try:
+            batch, settings = next(given)
+        except StopIteration:
+            break
+        except Exception as error:  # raised after the results of pictures that came before
+            failure = error
+            break
         (entry,) = batch.pictures
         owner = Pending(entry, settings, len(batch.placed))
         pending.append(owner)
@@ -77,3 +86,5 @@ def filled_runs(
     while started:
         finish()
     yield from pending
+    if failure is not None:
+        raise failure

@@ -16,6 +16,7 @@ from engine.arrays import Array
 from engine.backends.base import DevicePixels, Placed, PlacedAlike
 from engine.backends.frame_picture import FramePicture
 from engine.errors import ImageError, InputError, suggest
+from engine.files.stamp import is_of_file
 from engine.plan.shapes import Shape
 from engine.settings import Settings
 from engine.vision import image, resize, tiles
@@ -208,20 +209,12 @@ class Intake:
                     picture, there = source, source.on_device()
                 else:
                     assert not isinstance(source, PlainPicture), "left to a device"
-                    picture = image.read(
-                        source,
-                        channels=channels,
-                        orient=self.orient,
-                        bgr=bgr,
-                        max_pixels=max_pixels,
-                        lenient=self.lenient,
-                        decoder=decoder or self.decoder,
-                    )
+                    picture = self.read(source, bgr=bgr, max_pixels=max_pixels, decoder=decoder)
                 cut = self._cut(picture, settings) if is_cut else ()
             except ImageError as error:
                 pictures.append(error_of(given, _without_frames(error)))
                 continue
-            if isinstance(given, Picture) and picture.stamp is not None:
+            if isinstance(given, Picture) and is_of_file(picture.stamp):
                 picture = replace(picture, stamp=None)  # its pixels may differ from the file's
             size = picture.size
             placement = placements.get(size)
@@ -240,6 +233,25 @@ class Intake:
             milliseconds = (time.perf_counter() - start) * 1e3
             pictures.append(Prepared(picture, placement, milliseconds))
         return Batch(tuple(placed), tuple(pictures))
+
+    def read(
+        self,
+        source: Source | Encoded,
+        *,
+        bgr: bool = False,
+        max_pixels: int | None = None,
+        decoder: Decoder | None = None,
+    ) -> Picture:
+        """Read a picture as the network takes it; raise its ImageError."""
+        return image.read(
+            source,
+            channels=self.shape.channels,
+            orient=self.orient,
+            bgr=bgr,
+            max_pixels=self.max_pixels if max_pixels is None else max_pixels,
+            lenient=self.lenient,
+            decoder=decoder or self.decoder,
+        )
 
     def takes(self, source: object) -> TypeGuard[Array]:
         """Tell whether a source is an array that the device takes as it is."""

@@ -194,6 +194,50 @@ def frames_of_one_file(pictures):
     yield from ImageSequence.Iterator(Image.open(file))
 
 
+def images_of_one_file(pictures):
+    """Images that are decoded by nobody before the file holds the next one."""
+    file = io.BytesIO()
+    for each in pictures:
+        file.seek(0)
+        Image.fromarray(each).save(file, "BMP")
+        file.seek(0)
+        yield Image.open(file)
+
+
+def images_of_closed_files(pictures):
+    for each in pictures:
+        with io.BytesIO() as file:
+            Image.fromarray(each).save(file, "PNG")
+            with Image.open(file) as image:
+                yield image
+
+
+def encoded_in_one_buffer(pictures):
+    file, buffer = io.BytesIO(), bytearray()
+    for each in pictures:
+        file.seek(0)
+        Image.fromarray(each).save(file, "BMP")
+        buffer[:] = file.getvalue()
+        yield buffer
+
+
+def one_file(pictures):
+    file = io.BytesIO()
+    for each in pictures:
+        file.seek(0)
+        Image.fromarray(each).save(file, "BMP")
+        file.seek(0)
+        yield file
+
+
+def pages(pictures):
+    """Pillow's iterator, which has __getitem__ and gives one image again and again."""
+    first, *others = map(Image.fromarray, pictures)
+    file = io.BytesIO()
+    first.save(file, "TIFF", save_all=True, append_images=others)
+    return ImageSequence.Iterator(Image.open(file))
+
+
 class Camera:
     """Frames of one buffer, from an object that is no iterator and has read() as a file has."""
 
@@ -209,7 +253,18 @@ class Camera:
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
-    "frames", [Camera, frames_of_one_buffer, frames_of_one_image, frames_of_one_file]
+    "frames",
+    [
+        Camera,
+        frames_of_one_buffer,
+        frames_of_one_image,
+        frames_of_one_file,
+        images_of_one_file,
+        images_of_closed_files,
+        encoded_in_one_buffer,
+        one_file,
+        pages,
+    ],
 )
 def test_a_generator_may_use_one_buffer_for_all_pictures(detector, frames, workers):
     pictures = [picture(number) for number in range(7)]
@@ -227,6 +282,27 @@ def test_a_copied_image_keeps_its_name_and_orientation(detector, tmp_path):
     (found,) = detector.stream(iter([image]))
     assert (found.size, values(found)) == ((40, 50), values(expected))
     assert found.path == str(tmp_path / "x.tif")
+
+
+def test_files_that_are_closed_after_they_were_given_are_read(detector, files):
+    def opened():
+        for path in files:
+            with path.open("rb") as file:
+                yield file
+
+    found = list(detector.stream(opened()))
+    assert [values(each) for each in found] == [values(each) for each in detector(files)]
+    assert [each.path for each in found] == list(map(str, files))
+
+
+def test_a_damaged_image_and_a_huge_array_of_a_generator_are_errors_of_their_own(detector, files):
+    content = files[0].read_bytes()
+    damaged = Image.open(io.BytesIO(content[: len(content) // 2]))
+    huge = np.broadcast_to(np.uint8(0), (200_000, 200_000, 3))
+    outcomes = list(detector.stream(iter([damaged, huge, picture(0)]), on_error="yield"))
+    assert "cannot be decoded" in str(outcomes[0])
+    assert isinstance(outcomes[1], ImageError)
+    assert values(outcomes[2]) == values(detector(picture(0)))
 
 
 def test_rows_of_pin_and_pictures_of_a_list_are_not_copied(detector):

@@ -217,6 +217,31 @@ def test_a_call_refuses_what_has_no_end(load, source):
         load(device="cpu")(source)
 
 
+def test_a_call_refuses_a_list_of_what_has_no_end(load, folder):
+    (folder / "cameras.txt").write_text("a.png\nrtsp://camera/1\n")
+    with pytest.raises(InputError, match=r"rtsp://camera/1: has no end. Use stream\(\)"):
+        load(device="cpu")(str(folder / "cameras.txt"))
+
+
+@pytest.mark.parametrize("name", ["*.mp4", "file://{}/a.mp4", "clips.mp4", "list.txt"])
+def test_videos_are_found_by_any_name_also_if_several_are_read_at_once(load, tmp_path, name):
+    needs.package("av")
+    for each in ("a.mp4", "b.mp4"):
+        write_video(tmp_path / each, count=3)
+    (tmp_path / "clips.mp4").mkdir()
+    write_picture(tmp_path / "clips.mp4/x.png")
+    (tmp_path / "list.txt").write_text(f"{tmp_path}/a.mp4\n{tmp_path}/b.mp4\n")
+    where = name.format(tmp_path) if "{}" in name else str(tmp_path / name)
+    detector = load(device="cpu")
+    usual, together = (
+        [(each.path, each.frame and each.frame.number) for each in stream]
+        for stream in (detector.stream(where), detector.stream([where], at_once=2))
+    )
+    assert sorted(together, key=str) == sorted(usual, key=str)
+    if name == "list.txt":
+        assert [path for path, _ in together] == [f"{tmp_path}/{each}.mp4" for each in "ababab"]
+
+
 # ---------------------------------------------------------------- settings of one call
 
 

@@ -22,6 +22,21 @@ def test_order_is_kept_and_no_item_is_lost(workers):
     assert list(made) == list(range(50))
 
 
+def test_a_stream_that_is_closed_on_one_of_its_threads_does_not_wait_for_it():
+    closed = threading.Event()
+
+    def items():
+        yield 0
+        time.sleep(0.2)  # the caller has its result by then
+        results.close()  # as the garbage collector does, wherever it happens to run
+        closed.set()
+        yield 1
+
+    results = pipelined(items(), same)
+    assert next(results) == 0
+    assert closed.wait(5)
+
+
 def test_none_is_a_valid_item():
     assert list(pipelined(iter([None, None]), same)) == [None, None]
 

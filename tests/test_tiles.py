@@ -123,6 +123,20 @@ def test_broken_pictures_keep_their_places(model):
             detector(sources[3])
 
 
+@pytest.mark.parametrize("batch", [1, 8])
+def test_pictures_before_an_error_of_the_generator_get_their_results(model, batch):
+    def sources():
+        yield from map(random_picture, range(3))
+        raise ConnectionError("the camera is gone")
+
+    stream = load(model, batch=batch).stream(sources(), tiles="2x1")
+    found = [values(next(stream)) for _ in range(3)]
+    one = load(model, tiles="2x1")
+    assert found == [values(one(random_picture(seed))) for seed in range(3)]
+    with pytest.raises(ConnectionError, match="the camera is gone"):
+        next(stream)
+
+
 def test_thresholds_of_pictures_in_one_run_differ(model):
     pictures = [random_picture(0), random_picture(1), random_picture(2, 60, 50)]
     chosen = [

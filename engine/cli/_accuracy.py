@@ -15,6 +15,13 @@ from engine.cli._json_report import JsonReport
 from engine.cli._stderr import print_stderr
 from engine.errors import ImageError, InputError
 
+# Options of the command that a list has no use for, and their defaults.
+_OTHERS = {
+    **dict.fromkeys(("jsonl", "csv", "max_frames", "reconnect", "ray", "out", "shard")),
+    **dict.fromkeys(("csv_all", "resume", "recursive", "progress", "fail_fast"), False),
+    **dict.fromkeys(("stride", "at_once"), 1),
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("accuracy")
@@ -40,8 +47,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--list {arguments.list}: expected no other pictures, got {more[0]!r}")
     paths = [str(path) for path in read_list(Path(arguments.list))]
     document = JsonReport.of(arguments, [arguments.list, arguments.labels, *paths])
-    chosen = {"top_k": arguments.top_k, "max_pixels": arguments.max_pixels}
-    chosen |= _sources.trust(arguments)
+    for name, default in _OTHERS.items():
+        if getattr(arguments, name) != default:
+            raise InputError(f"--{name.replace('_', '-')}: not with --list, whose output is --json")
+    chosen = {
+        "top_k": arguments.top_k,
+        "max_pixels": arguments.max_pixels,
+        "lenient": arguments.lenient,
+        **_sources.trust(arguments),
+        **_sources.decoding(arguments),
+    }
     with _model.load(arguments, has_default=False, **chosen) as detector:
         if detector.task != "classifier":
             raise InputError(f"{arguments.cfg}: is not a classifier. Try: evaluate")
@@ -53,7 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError(f"{arguments.list}: no path contains a label. See --labels")
         accuracy, failures = TopKAccuracy(arguments.top_k), 0
         leaves = detector.leaves
-        outcomes: Iterator[Any] = detector.stream(paths, on_error="yield", expand=False)
+        outcomes: Iterator[Any] = detector.stream(
+            paths, on_error="yield", expand=False, workers=arguments.workers
+        )
         for path, true_class, outcome in zip(paths, true_classes, outcomes, strict=True):
             if isinstance(outcome, ImageError) or true_class is None:
                 failures += 1

@@ -21,6 +21,7 @@ _CHUNK = 1 << 16
 _MAX_CHUNKS = 16  # buffered, as names may arrive faster than pictures are processed
 _POLL_SECONDS = 0.2
 _LONGEST_NAME = 4096
+_LONGEST_REST = 1 << 20  # bytes without the end of a name
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})  # hardly ever in names, often in pictures
 _GZIP = b"\x1f\x8b"
 _MAP = re.compile(rb"P[1-6]\s+(#[^\n]*\n\s*)*\d+\s+\d+\s")  # PBM, PGM and PPM
@@ -81,6 +82,8 @@ def _names(
         if isinstance(chunk, OSError):
             raise InputError(f"-: standard input cannot be read: {chunk.strerror}")
         rest += chunk
+        if len(rest) > _LONGEST_REST:
+            raise InputError("-: expected names of pictures, one per line, got a line without end")
         if not end:
             if chunk and len(rest) < _CHUNK and b"\0" not in rest and b"\n" not in rest:
                 continue  # the first name may have more

@@ -28,9 +28,17 @@ def lock(*, inner: bool = False, outer: bool = False) -> threading.Lock:
 
 
 def _before() -> None:
-    for each, _ in sorted(_locks.items(), key=lambda item: item[1]):
+    for each, _ in sorted(_known(), key=lambda item: item[1]):
         if each.acquire(timeout=_PATIENCE_SECONDS):
             _held.append(each)
+
+
+def _known() -> list[tuple[Any, int]]:
+    while True:
+        try:
+            return list(_locks.items())
+        except RuntimeError:  # another thread has made a lock meanwhile
+            continue
 
 
 def _in_parent() -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from typing import Any, TypeVar
 
-from engine.concurrency.thread_pool import ThreadPool
+from engine.concurrency.thread_pool import ThreadPool, group_here
 from engine.errors import EngineError
 
 Item = TypeVar("Item")
@@ -32,6 +32,7 @@ def pipelined(
     that items which wait for something from outside can end.
     """
     end = object()
+    group = group_here()
     process = os.getpid()
 
     def make_from(drawn: Future[Any]) -> Any:
@@ -39,8 +40,8 @@ def pipelined(
         return end if item is end else make(item)
 
     with (
-        closing(ThreadPool(1, "stream-read")) as reader,
-        closing(ThreadPool(workers, "stream-make")) as makers,
+        closing(ThreadPool(1, "stream-read", group)) as reader,
+        closing(ThreadPool(workers, "stream-make", group)) as makers,
         ExitStack() as first,
     ):
         if stop is not None:

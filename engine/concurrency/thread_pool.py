@@ -12,8 +12,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeAlias, TypeVar
@@ -34,12 +35,14 @@ _PATIENCE_SECONDS = 5.0  # how long interpreter exit waits for work under way
 class ThreadPool:
     """Up to `count` threads, started on demand, that run submitted functions in order.
 
-    `name` names the threads; the part before its first dash names the owner in messages.
+    `name` names the threads; the part before its first dash names the owner in messages. Pools of
+    one `group` may wait for each other's threads.
     """
 
-    def __init__(self, count: int, name: str) -> None:
+    def __init__(self, count: int, name: str, group: object = None) -> None:
         self._count = count
         self._name = name
+        self._group = object() if group is None else group
         self._process = os.getpid()
         self._queue: _Queue = SimpleQueue()
         self._finished: list[threading.Event] = []  # one for each thread, set when it has left
@@ -67,9 +70,14 @@ class ThreadPool:
         raise EngineError(f"{self._name}: is closed")
 
     def close(self) -> None:
-        """Return when all that was submitted is done."""
+        """Return when all that was submitted is done.
+
+        On a thread of the pool's group it does not wait: the garbage collector may close a stream
+        that was dropped on any thread, also on one for which the stream waits.
+        """
         self.dismiss()
-        if not sys.is_finalizing():  # at finalization daemon threads are frozen
+        is_own = getattr(_here, "group", None) in (self._group, _EVERY)
+        if not (is_own or sys.is_finalizing()):  # at finalization daemon threads are frozen
             self.wait(math.inf)
 
     def dismiss(self) -> None:
@@ -92,16 +100,34 @@ class ThreadPool:
             thread = thread_cache.take()
         finished = threading.Event()
         name = f"{self._name}_{len(self._finished)}"
-        thread.start(partial(_serve, self._queue, thread, finished), name)
+        thread.start(partial(_serve, self._queue, thread, finished, self._group), name)
         self._finished.append(finished)
 
 
 _open: WeakSet[ThreadPool] = WeakSet()
 _lock = fork_safety.lock()
 _is_ending = threading.Event()
+_here = threading.local()
+_EVERY = object()
 
 
-def _serve(queue: _Queue, thread: CachedThread, finished: threading.Event) -> None:
+def group_here() -> object:
+    """Return the group of this thread, or a new one."""
+    return getattr(_here, "group", None) or object()
+
+
+@contextmanager
+def in_every_group() -> Iterator[None]:
+    """Let no close() on this thread wait: the threads of any pool may wait for this one."""
+    _here.group = _EVERY
+    try:
+        yield
+    finally:
+        _here.group = None
+
+
+def _serve(queue: _Queue, thread: CachedThread, finished: threading.Event, group: object) -> None:
+    _here.group = group
     while (work := queue.get()) is not None:
         future, function = work
         try:
@@ -109,6 +135,7 @@ def _serve(queue: _Queue, thread: CachedThread, finished: threading.Event) -> No
         except BaseException as error:  # raised where the result is asked for
             future.set_exception(error)
         del work, future, function  # an idle thread must keep nothing alive
+    _here.group = None
     thread.release()
     finished.set()
 

@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 
 from engine.errors import InputError
 from engine.files.naming import shown
+from engine.files.walk import walk
 from engine.sources import list_file, patterns
 from engine.sources.left_out import LeftOut
 from engine.sources.media import Media, MediaKind, is_camera, is_url, media_of, without_file_scheme
@@ -112,7 +113,7 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
     left_out = LeftOut()
     others: Counter[MediaKind] = Counter()
     links: list[str] = []
-    for inner, folders, files in os.walk(folder):
+    for inner, folders, files in walk(folder):
         paths = (os.path.join(inner, each) for each in folders)  # noqa: PTH118
         links += filter(os.path.islink, paths)
         for each in files:
@@ -146,7 +147,7 @@ def warn_about_other_files(folder: str, found: str, pattern: str) -> None:
 
 def warn_about_inner_folders(folder: str, hint: str) -> None:
     """Warn about the pictures in folders of a folder, which are not read."""
-    visited = list(islice(os.walk(folder), 1, _MAX_FOLDERS + 2))
+    visited = list(islice(walk(folder), 1, _MAX_FOLDERS + 2))
     left_out = sum(is_picture(each) for _, _, files in visited for each in files)
     if left_out:
         _log.warning(
@@ -156,7 +157,7 @@ def warn_about_inner_folders(folder: str, hint: str) -> None:
 
 
 def _pictures_in(folder: str, errors: list[OSError], *, recursive: bool) -> Iterator[str]:
-    for inner, _, files in os.walk(folder, onerror=errors.append):
+    for inner, _, files in walk(folder, onerror=errors.append):
         for file in files:
             if is_picture(file):
                 yield os.path.join(inner, file)  # noqa: PTH118 - keeps ./x as the user wrote it
@@ -216,7 +217,7 @@ def _warn_about_folders(pattern: str, folders: Iterable[str], without: Container
 
 
 def _files_in(folder: str) -> list[str]:
-    return next(os.walk(folder), ("", [], []))[2]
+    return next(walk(folder), ("", [], []))[2]
 
 
 def _is_media(name: str) -> bool:

@@ -31,9 +31,15 @@ class NewestOfEach(Generic[T]):
         self._threads = [
             Thread(target=each.run, name="engine-live", daemon=True) for each in self._slots
         ]
-        with translate_thread_errors("live source"):
-            for thread in self._threads:
-                thread.start()
+        try:
+            with translate_thread_errors("live source"):
+                for thread in self._threads:
+                    thread.start()
+        except BaseException:  # those that have started must not read for ever
+            self._stopped.set()
+            for number in range(len(sources)):
+                self.end(number)
+            raise
 
     def __iter__(self) -> Iterator[tuple[int, T]]:
         count = len(self._slots)

@@ -9,6 +9,8 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
+from engine.files.walk import walk
+
 _NO_MATCH = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 _ENDS_ANYWHERE = re.compile(r"(^|/)\*\*(/\*)*$")
 
@@ -44,7 +46,7 @@ def _matches(folder: str, parts: Sequence[str], errors: list[OSError]) -> Iterat
     """Yield the paths below a folder whose parts match, some of them repeatedly."""
     part, *others = parts
     if part == "**":
-        for inner, folders, _ in os.walk(folder or ".", onerror=errors.append):
+        for inner, folders, _ in walk(folder or ".", onerror=errors.append):
             folders[:] = [each for each in folders if not each.startswith(".")]
             below = inner if folder else inner.removeprefix(".").removeprefix("/")
             yield from _matches(below, others or ["*"], errors)

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from engine.errors import ImageError
+from engine.errors import ImageError, InputError
+from engine.files.naming import shown
 from engine.sources.expand import expand
 from engine.sources.item import Item
-from engine.sources.media import MediaKind, is_camera, is_url, kind_of, media_of
+from engine.sources.media import Media, MediaKind, is_camera, is_url, kind_of
 from engine.sources.reader import FrameSelection, read_items, read_together
 from engine.vision.image import Source
 
@@ -124,28 +125,43 @@ def items_of(
     selection = selection or FrameSelection()
     may_group = (are_listed or isinstance(sources, (list, tuple))) and not is_untrusted
 
-    def kind_together(source: Any) -> MediaKind | None:
-        return _kind_together(source, selection) if may_group else None
+    def kind_together(given: Item | Media) -> MediaKind | None:
+        is_one = may_group and isinstance(given, Media) and selection.reads_together(given.kind)
+        return given.kind if is_one and isinstance(given, Media) else None
 
-    for kind, group in groupby(sources, kind_together):
+    given = _expanded(sources, recursive=recursive)
+    if not selection.may_be_endless:
+        given = map(_with_an_end, given)
+    for kind, group in groupby(given, kind_together):
         if kind is not None:
-            media = [media_of(str(name_of(each))) for each in group]
+            media = [each for each in group if isinstance(each, Media)]
             for _, item in read_together(media, selection, stopped=stopped):
                 yield item
             continue
-        for source in group:
-            name = name_of(source)
-            if name is None or is_file(name):
-                yield Item("picture" if name is None else name, source)
+        for each in group:
+            if isinstance(each, Item):
+                yield each
             else:
-                found = expand([name], recursive=recursive)
-                yield from read_items(found, selection, is_untrusted=is_untrusted, stopped=stopped)
+                yield from read_items([each], selection, is_untrusted=is_untrusted, stopped=stopped)
 
 
-def _kind_together(source: object, selection: FrameSelection) -> MediaKind | None:
-    """Return the kind of a source that is read together with others of that kind."""
-    name = name_of(source)
-    if name is None or _has_usual_form(name):
-        return None
-    kind = kind_of(name)
-    return kind if selection.reads_together(kind) else None
+def _expanded(sources: Iterable[Any], *, recursive: bool) -> Iterator[Item | Media]:
+    """Yield pictures as they are, and the media that all other names stand for."""
+    for source in sources:
+        name = name_of(source)
+        if name is None or is_file(name):
+            yield Item("picture" if name is None else name, source)
+        else:
+            yield from expand([name], recursive=recursive)
+
+
+def _with_an_end(given: Item | Media) -> Item | Media:
+    if isinstance(given, Media):
+        refuse_endless(given.name)
+    return given
+
+
+def refuse_endless(name: str) -> None:
+    """Raise an error for a camera or a live stream, whose results a list would not hold."""
+    if is_endless(name):
+        raise InputError(f"{shown(name)}: has no end. Use stream()")

@@ -11,7 +11,7 @@ from itertools import islice
 from threading import Event
 
 from engine.arguments import whole
-from engine.concurrency.thread_pool import ThreadPool
+from engine.concurrency.thread_pool import ThreadPool, group_here
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
 from engine.files.regular import open_regular
@@ -36,6 +36,7 @@ class FrameSelection:
     reconnect: int | None = None  # how often a lost stream is opened again; see live_frames()
     card: CardDecoder | None = None  # decodes what it can, in place of the CPU
     at_once: int = 1  # videos of a list, whose frames take turns
+    may_be_endless: bool = True  # False refuses cameras and live streams
 
     def __post_init__(self) -> None:
         for name in ("stride", "max_frames", "at_once"):
@@ -135,7 +136,8 @@ def read_in_turn(media: Sequence[Media], selection: FrameSelection) -> Iterator[
                 turns.append((number, thread, _ahead(_read_frames(each, selection), thread)))
 
         for _ in range(min(selection.at_once, len(media))):
-            begin(stack.enter_context(closing(ThreadPool(1, "video-read"))))
+            pool = ThreadPool(1, "video-read", group_here())
+            begin(stack.enter_context(closing(pool)))
         while turns:
             number, thread, frames = turns.popleft()
             item = next(frames, None)
@@ -178,7 +180,11 @@ def read_live(
                 yield number, Item(media[number].name, found, is_picture=False)
                 continue
             counts[number] += 1
-            yield number, _item_of(media[number], found)
+            try:
+                item = _item_of(media[number], found)
+            except ImageError as error:  # one frame must not end this source, nor the others
+                item = Item(media[number].name, error, is_picture=False)
+            yield number, item
             if counts[number] == selection.max_frames:
                 live.end(number)
 

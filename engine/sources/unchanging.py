@@ -2,47 +2,55 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from engine.vision.image import Picture, is_image
+from engine.errors import ImageError
+from engine.vision import picture_limits
+from engine.vision.image import Picture, encoded_of, is_image
+
+_FILES = (io.BufferedReader, io.FileIO, io.BytesIO)  # not their subclasses, which may be lazy
+_MOST_VALUES = 4  # for each pixel
 
 
 def unchanging(
-    sources: Iterable[Any], may_stay: Callable[[np.ndarray[Any, Any]], bool]
+    sources: Iterable[Any],
+    may_stay: Callable[[np.ndarray[Any, Any]], bool],
+    read: Callable[[Any], Picture],
 ) -> Iterable[Any]:
-    """Copy the pictures of what can only be iterated, as it may write all into the same memory.
+    """Take the pictures of what can only be iterated, as it may change or close them afterwards.
 
     Cameras fill one buffer again and again. The pictures of a sequence exist at the same time, so
-    they are taken as they are, and so are arrays that `may_stay`.
+    they are taken as they are, and so are arrays that `may_stay`. `read` decodes a Pillow image.
     """
-    if hasattr(sources, "__getitem__"):
+    is_sequence = hasattr(sources, "__getitem__") and hasattr(sources, "__len__")
+    if is_sequence and not hasattr(sources, "__next__"):
         return sources
-    return (_copy(each, may_stay) for each in sources)
+    return (_taken(each, may_stay, read) for each in sources)
 
 
-def _copy(source: Any, may_stay: Callable[[np.ndarray[Any, Any]], bool]) -> Any:
-    if isinstance(source, np.ndarray):
-        return source if may_stay(source) else source.copy()
+def _taken(
+    source: Any,
+    may_stay: Callable[[np.ndarray[Any, Any]], bool],
+    read: Callable[[Any], Picture],
+) -> Any:
     try:
+        if isinstance(source, np.ndarray):
+            is_refused = source.size > _MOST_VALUES * picture_limits.PIXELS
+            return source if is_refused or may_stay(source) else source.copy()
+        if isinstance(source, (bytearray, memoryview)):
+            return bytes(source)
+        if type(source) in _FILES:
+            return encoded_of(source)
         if is_image(source):
-            return _copy_of_image(source)
+            return read(source)
         if hasattr(source, "__array__") and not isinstance(source, (str, Picture)):
             return np.array(source)
+    except ImageError as error:
+        return error
     except Exception:  # what is wrong with a picture is said when it is its turn
         return source
     return source
-
-
-def _copy_of_image(image: Any) -> Any:
-    """Copy a Pillow image that may change: one that has its pixels, or may get another frame."""
-    may_seek = getattr(image, "is_animated", False)
-    if getattr(image, "tile", None) and not may_seek:
-        return image  # a file that is not decoded yet: a worker does that
-    copy = image.copy()
-    copy.filename = getattr(image, "filename", "")
-    if exif := image.getexif():  # its orientation; of TIFF it is not in `info`
-        copy.info["exif"] = exif.tobytes()
-    return copy

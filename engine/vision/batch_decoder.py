@@ -26,6 +26,7 @@ from weakref import finalize
 from engine.arrays import Array
 from engine.concurrency import fork_safety, thread_cache
 from engine.concurrency.thread_cache import CachedThread
+from engine.concurrency.thread_pool import in_every_group
 from engine.errors import EngineError
 from engine.files.stamp import Stamp
 from engine.vision import decode_process, picture_limits
@@ -266,7 +267,8 @@ class _Team:
 
     def _serve(self, process: _Process, thread: CachedThread) -> None:
         try:
-            self._serve_until_end(process)
+            with in_every_group():
+                self._serve_until_end(process)
         finally:
             process.close()
             with self._lock:

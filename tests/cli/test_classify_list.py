@@ -74,6 +74,9 @@ def test_names_are_the_default_labels_and_the_first_match_counts(classify, listi
     [
         (["list.txt", "more.png"], "expected no other pictures, got 'more.png'"),
         (["none.txt"], "none.txt: cannot be read"),
+        (["list.txt", "--csv", "a.csv"], "--csv: not with --list, whose output is --json"),
+        (["list.txt", "--max-frames", "0"], "--max-frames: not with --list"),
+        (["list.txt", "--workers", "0"], "workers: expected"),
         (["list.txt", "--labels", "other.txt"], "no path contains a label. See --labels"),
         (["list.txt", "--labels", "short.txt"], "short.txt: expected 6 names"),
     ],
@@ -93,3 +96,13 @@ def test_detector_is_referred_to_evaluate(tiny_detector, listing, capsys):
     arguments = ["classify", *tiny_detector.options, "--list", str(listing / "list.txt")]
     assert cli.main(arguments) == 2
     assert "Try: evaluate" in capsys.readouterr().err
+
+
+def test_cut_jpegs_count_if_told_so(classify, listing):
+    path = listing / "of-u" / "cut.jpg"
+    Image.fromarray(np.zeros((200, 200, 3), np.uint8)).save(path)
+    path.write_bytes(path.read_bytes()[:-40])
+    (listing / "list.txt").write_text(f"{path}\n")
+    chosen = ("--list", listing / "list.txt", "--labels", listing / "labels.txt")
+    assert classify(*chosen)[0] == 1
+    assert classify(*chosen, "--lenient")[0] == 0

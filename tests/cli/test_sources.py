@@ -90,6 +90,14 @@ def test_names_on_stdin_may_begin_like_a_picture_file(detect, tree):
     assert names_in(detect("-", stdin="éclair.jpg\n").out) == ["éclair.jpg"]
 
 
+def test_a_name_on_stdin_that_does_not_end_is_refused(detect, tree):
+    done = detect("-", stdin="a" * (3 << 20))
+    assert (done.status, done.out) == (2, "")
+    assert done.err == (
+        "Error: -: expected names of pictures, one per line, got a line without end\n"
+    )
+
+
 def test_names_on_stdin_may_end_with_nul(detect, tree):
     """As `find -print0` writes them, and because names may have line ends."""
     (tree / "a.jpg").rename(tree / "two\nlines.jpg")

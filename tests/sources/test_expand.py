@@ -35,6 +35,22 @@ def test_recursive_goes_into_folders_of_folders(tree):
     assert found(".", recursive=True) == ["./a.PNG", "./b.jpg", "./deep/c.webp", "./deep/er/d.bmp"]
 
 
+def test_folders_of_any_depth_are_walked(tree, caplog):
+    deep = os.getcwd()  # noqa: PTH109
+    try:
+        for _ in range(1200):
+            os.mkdir("d")  # noqa: PTH102
+            os.chdir("d")
+        open("x.jpg", "w").close()  # noqa: PTH123
+    finally:
+        os.chdir(deep)
+    (last,) = found("d", recursive=True)
+    assert last == "d/" * 1200 + "x.jpg"
+    assert found("d/**/*.jpg") == [last]
+    (broken,) = expand(["d"])
+    assert broken.kind is MediaKind.BROKEN
+
+
 def test_empty_folder_is_an_error_with_a_hint(tree):
     (place,) = expand(["empty"])
     assert place.kind is MediaKind.BROKEN

@@ -16,7 +16,7 @@ import pytest
 import engine
 from engine import cli
 from engine.errors import ImageError, InputError
-from engine.sources import video
+from engine.sources import reader, video
 from engine.sources.media import media_of
 from engine.sources.reader import FrameSelection, read_items
 from tests import needs
@@ -46,6 +46,31 @@ def frame(number=0):
 
     picture = av.VideoFrame.from_ndarray(np.zeros((8, 8, 3), np.uint8), format="rgb24")
     return video.DecodedFrame(number, number / 10, Fraction(10), picture)
+
+
+class Unconvertible:
+    """A frame of pixels that are not converted."""
+
+    number, seconds, rate = 0, 0.0, Fraction(10)
+
+    def picture(self, name):
+        raise ImageError(f"{name}: video: a frame cannot be converted")
+
+
+def test_a_frame_that_is_not_converted_ends_no_source(monkeypatch):
+    def frames(name, **_):
+        yield frame() if name == CAMERA else Unconvertible()
+        time.sleep(0.2)
+        yield frame(1)
+
+    monkeypatch.setattr(video, "live_frames", frames)
+    media = [media_of(CAMERA), media_of("rtsp://camera/2")]
+    items = [item for _, item in reader.read_live(media, FrameSelection())]
+    broken = [each for each in items if isinstance(each.source, ImageError)]
+    assert [str(each.source) for each in broken] == [
+        "rtsp://camera/2: video: a frame cannot be converted"
+    ]
+    assert sum(not isinstance(each.source, ImageError) for each in items) == 3
 
 
 def opening(*outcomes, seconds=0.0):

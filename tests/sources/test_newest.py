@@ -6,6 +6,7 @@ from itertools import islice
 
 import pytest
 
+from engine.errors import EngineError
 from engine.sources.newest import NewestOfEach
 
 
@@ -58,6 +59,22 @@ def test_no_thread_is_left():
     next(iter(live))
     live.close()
     assert not [each for each in threading.enumerate() if each.name == "engine-live"]
+
+
+def test_a_thread_that_does_not_start_leaves_no_other_one(monkeypatch):
+    begun, start = [], threading.Thread.start
+
+    def refuse_the_second(thread):
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_the_second)
+    with pytest.raises(EngineError, match="live source"):
+        NewestOfEach([iter(int, 1), iter(int, 1)])
+    begun[0].join(5)
+    assert not begun[0].is_alive()
 
 
 def test_sources_take_turns():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from engine.cli._output_names import OutputNames
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
 from engine.files.naming import folder_name_of
+from engine.files.walk import walk
 from engine.outputs import file_names
 from engine.outputs.record import owners_in
 from engine.sources.item import Item
@@ -72,7 +72,7 @@ class Crops(Sink):
 def _existing_crops(folder: Path, known: Sequence[NamedMedia]) -> Iterator[str]:
     """Yield the files that look like crops of the known sources, whatever was found in them."""
     outputs = {output for _, output in known}
-    for inner, _, files in os.walk(folder):
+    for inner, _, files in walk(str(folder)):
         for file in files if Path(inner) != folder else ():  # crops are in folders of labels
             crop = (Path(inner) / file).relative_to(folder)
             below_label = Path(*crop.parts[1:])

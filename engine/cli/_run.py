@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
@@ -9,7 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from engine.cli import FAILED
+from engine.cli import FAILED, _outputs
 from engine.cli._interrupts import Interrupts
 from engine.cli._progress import Progress
 from engine.cli._resume import lacking
@@ -24,71 +25,52 @@ if TYPE_CHECKING:
     from engine.sources.item import Item
 
 
-_NOTHING_FOUND = "Nothing found. Try --threshold 0.1, {}or another --model"
-
-
 def run_all(
     detector: Detector,
     feed: Feed,
     sinks: Sequence[Sink],
+    arguments: argparse.Namespace,
     *,
     about: dict[str, Any],
     progress: Progress,
-    workers: int,
     keep_pictures: bool = False,
-    fail_fast: bool = False,
-    resume: bool = False,
-    written_to: Sequence[str] = (),
-    sums_up: bool = False,
     following: Following | None = None,
     hiding: Mapping[str, Any] | None = None,
 ) -> int:
     """Run all pictures of the feed and return the exit status; sinks get the results in order.
 
-    With `sums_up` a last line sums up a run of several pictures; `written_to` names the outputs in
-    this line, and in that of an interrupted run. With `resume` the pictures that the outputs have
-    are left out. `following` gives the boxes of results an identity. `hiding` holds arguments of
-    Result.hide().
+    `following` gives the boxes of results an identity. `hiding` holds arguments of Result.hide().
     """
+    tally = _Tally(_outputs.written_to(arguments), is_detector=detector.task == "detector")
     # pictures that have no result yet, and the sinks that want it
     waiting: deque[tuple[Item, Sequence[Sink]]] = deque()
-    earlier = 0  # pictures that an earlier run completed
 
     def sources() -> Iterator[Wanted]:
-        nonlocal earlier
         for item in feed.decoded_by(detector.card_decoder).items():
-            wanted = lacking(item, sinks) if resume else sinks
-            if resume and not wanted:
-                earlier += 1
+            wanted = lacking(item, sinks) if arguments.resume else sinks
+            if arguments.resume and not wanted:
+                tally.earlier += 1
                 progress.skip()
             else:
                 waiting.append((item, wanted))
                 yield item.source
 
-    count = failures = boxes = with_boxes = 0  # of pictures
-    failed_sources = 0  # folders, videos and others that gave no picture, or not all of theirs
     stream = detector.stream(
         _Stoppable(sources(), feed.stopped.set),
         on_error="yield",
-        workers=workers,
+        workers=arguments.workers,
         keep_pictures=keep_pictures,
         expand=False,
     )
 
     def report_interrupt() -> None:
-        """Say how far the outputs go, because they may look like those of a whole run."""
-        done = f"{count} picture{'s' * (count != 1)} done"
-        before = f", {earlier} done before" if earlier else ""
-        where = f"; results of these are in {', '.join(written_to)}" if written_to else ""
-        if written_to and not outputs.have_begun:
-            where = ", so no output is written and none is replaced"
-        progress.print_stderr(f"interrupted: {done}{before}{where}")
+        progress.print_stderr(tally.interrupted(have_begun=outputs.have_begun))
 
     progress.start(feed.total)
     interrupts = Interrupts()
     outputs = _Outputs(sinks, about, detector.labels, progress, interrupts)
     with interrupts, outputs.complete(report_interrupt), closing(stream) as outcomes:
-        if resume:  # which pictures the outputs lack is asked while the first ones run
+        if arguments.resume:  # which pictures the outputs lack is asked while the first ones run
             outputs.begin()
         first = start = time.perf_counter()
         for outcome in outcomes:
@@ -96,10 +78,8 @@ def run_all(
             milliseconds = (time.perf_counter() - start) * 1e3
             outputs.begin()
             with interrupts.deferred():
-                count += item.is_picture
                 if isinstance(outcome, ImageError):
-                    failures += item.is_picture
-                    failed_sources += not item.is_picture
+                    tally.fail(item)
                     progress.print_stderr(f"Error: {outcome}")
                     if following:
                         following.fail(item)
@@ -110,41 +90,93 @@ def run_all(
                         outcome = outcome.hide(**hiding)
                     if following:
                         outcome = following.take(item, outcome)
-                    found = len(outcome) if isinstance(outcome, Sized) else 0
-                    boxes += found
-                    with_boxes += found > 0
+                    tally.take(item, outcome)
                     for sink in wanted:
                         sink.take(item, outcome, milliseconds)
             progress.step()
-            if fail_fast and (failures or failed_sources):
+            if arguments.fail_fast and tally.has_failed:
                 _cut_short(sinks)
                 break
             start = time.perf_counter()
         seconds = time.perf_counter() - first
-        if written_to and not (resume or count > failures):
+        if tally.written_to and not (arguments.resume or tally.has_results):
             require_result(feed)
         outputs.begin()
-    if failures:
-        progress.print_stderr(f"{failures} of {count} pictures could not be read")
-    if failed_sources:
-        what = "source has" if failed_sources == 1 else "sources have"
-        progress.print_stderr(
-            f"{failed_sources} {what} no pictures or could not be read to the end"
-        )
-    if sums_up:
-        where = f": {', '.join(written_to)}" if written_to else ""
-        before = f", {earlier} done before" if earlier else ""
-        if earlier and not count:
-            progress.print_stderr(f"nothing left to do{before}{where}")
-        elif count + earlier > 1:
-            found_text = f", {boxes} boxes in {with_boxes}" if detector.task == "detector" else ""
-            counts = f"{count} picture{'s' * (count != 1)}{found_text}, {failures} failed"
-            rate = f"{count / seconds:.1f} per second"
-            progress.print_stderr(f"{counts}, {rate}{before}{where}")
-        if detector.task == "detector" and count > failures and not boxes:
-            tiles = "" if detector.settings.tiles else "--tiles auto for small objects, "
-            progress.print_stderr(_NOTHING_FOUND.format(tiles))
-    return FAILED if failures or failed_sources else 0
+    for line in tally.problems():
+        progress.print_stderr(line)
+    if not arguments.quiet:
+        for line in tally.summary(seconds, with_tiles=detector.settings.tiles is not None):
+            progress.print_stderr(line)
+    return FAILED if tally.has_failed else 0
+
+
+@dataclass
+class _Tally:
+    """Counts of a run, and the lines that tell them."""
+
+    written_to: Sequence[str]  # names of the outputs
+    is_detector: bool
+    earlier: int = 0  # pictures that an earlier run completed
+    pictures: int = 0
+    failures: int = 0  # of the pictures
+    failed_sources: int = 0  # folders, videos and others that gave no picture, or not all of theirs
+    boxes: int = 0
+    with_boxes: int = 0  # pictures
+
+    def take(self, item: Item, outcome: object) -> None:
+        found = len(outcome) if isinstance(outcome, Sized) else 0
+        self.pictures += item.is_picture
+        self.boxes += found
+        self.with_boxes += found > 0
+
+    def fail(self, item: Item) -> None:
+        self.pictures += item.is_picture
+        self.failures += item.is_picture
+        self.failed_sources += not item.is_picture
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.failures or self.failed_sources)
+
+    @property
+    def has_results(self) -> bool:
+        return self.pictures > self.failures
+
+    def interrupted(self, *, have_begun: bool) -> str:
+        """Say how far the outputs go, because they may look like those of a whole run."""
+        where = f"; results of these are in {', '.join(self.written_to)}" if self.written_to else ""
+        if self.written_to and not have_begun:
+            where = ", so no output is written and none is replaced"
+        return f"interrupted: {self._pictures} done{self._before}{where}"
+
+    def problems(self) -> Iterator[str]:
+        if self.failures:
+            yield f"{self.failures} of {self.pictures} pictures could not be read"
+        if self.failed_sources:
+            what = "source has" if self.failed_sources == 1 else "sources have"
+            yield f"{self.failed_sources} {what} no pictures or could not be read to the end"
+
+    def summary(self, seconds: float, *, with_tiles: bool) -> Iterator[str]:
+        """Yield what sums up a run of several pictures, and a hint if nothing was found."""
+        where = f": {', '.join(self.written_to)}" if self.written_to else ""
+        if self.earlier and not self.pictures:
+            yield f"nothing left to do{self._before}{where}"
+        elif self.pictures + self.earlier > 1:
+            found = f", {self.boxes} boxes in {self.with_boxes}" if self.is_detector else ""
+            rate = f"{self.pictures / seconds:.1f} per second"
+            counts = f"{self._pictures}{found}, {self.failures} failed"
+            yield f"{counts}, {rate}{self._before}{where}"
+        if self.is_detector and self.has_results and not self.boxes:
+            tiles = "" if with_tiles else "--tiles auto for small objects, "
+            yield f"Nothing found. Try --threshold 0.1, {tiles}or another --model"
+
+    @property
+    def _pictures(self) -> str:
+        return f"{self.pictures} picture{'s' * (self.pictures != 1)}"
+
+    @property
+    def _before(self) -> str:
+        return f", {self.earlier} done before" if self.earlier else ""
 
 
 class _Stoppable:

@@ -41,11 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             detector,
             feed,
             sinks,
+            arguments,
             about={"cfg": str(arguments.cfg), "device": detector.device},
             progress=progress,
-            workers=arguments.workers,
-            fail_fast=arguments.fail_fast,
-            resume=arguments.resume,
-            written_to=_outputs.written_to(arguments),
-            sums_up=not arguments.quiet,
         )

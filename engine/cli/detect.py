@@ -83,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
             detector,
             feed,
             sinks,
+            arguments,
             about={
                 "cfg": str(arguments.cfg),
                 "device": detector.device,
@@ -90,12 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
                 **_model.tiling(arguments),
             },
             progress=progress,
-            workers=arguments.workers,
             keep_pictures=_outputs.needs_pictures(arguments),
-            fail_fast=arguments.fail_fast,
-            resume=arguments.resume,
-            written_to=_outputs.written_to(arguments),
-            sums_up=not arguments.quiet,
             following=following,
             hiding=_outputs.hiding(arguments, detector),
         )

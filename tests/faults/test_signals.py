@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from argparse import Namespace
 from importlib import import_module
 
 import numpy as np
@@ -109,7 +110,8 @@ def is_interrupted(place, tiny_detector, *outputs):
     with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as detector:
         progress = Progress(is_wanted=False)
         try:
-            run_all(detector, feed, outputs, about={}, progress=progress, workers=1)
+            given = Namespace(workers=1, resume=False, fail_fast=False, quiet=True)
+            run_all(detector, feed, outputs, given, about={}, progress=progress)
             return False
         except KeyboardInterrupt:
             return True

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
-from engine.darknet.layers.base import Weights, layer
+from engine.darknet.layers.base import layer
 from engine.darknet.layers.yolo import TRAINING, YoloBase
 from engine.darknet.options import option
-from engine.plan import ops
-from engine.plan.build import PlanBuilder
-from engine.plan.ops import Tensor
 
 ReferencePoint = Literal["center", "left_top", "right_bottom"]
 
@@ -24,27 +21,8 @@ class GaussianYolo(YoloBase):
     nms_kinds = ("default", "greedynms", "diounms", "cornersnms")
     box_values = 9  # each of the four coordinates has a sigma
 
-    def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
-        (src,) = tensors
-        anchors = self.selected_anchors()
-        out = plan.emit(
-            ops.YoloOutput(
-                plan.tensor(src.shape),
-                src,
-                anchors=len(anchors),
-                classes=self.classes,
-                box=8,
-                scale_x_y=self.scale_x_y,
-            )
-        )
-        plan.head(
-            ops.YoloHead(
-                out,
-                self.classes,
-                anchors=anchors,
-                network=self.network_size,
-                sigmas=True,
-                point=cast(ReferencePoint, self.yolo_point),
-            )
-        )
-        return out
+    def of_output(self) -> dict[str, Any]:
+        return {"box": 8}
+
+    def of_head(self) -> dict[str, Any]:
+        return {"sigmas": True, "point": cast(ReferencePoint, self.yolo_point)}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from engine.darknet.anchors import Anchors, check_filters, select_anchors
 from engine.darknet.layers.base import DetectionLayer, Weights, layer
@@ -56,6 +57,31 @@ class YoloBase(DetectionLayer):
             raise self.error("", "expected width and height in [net], got inputs alone")
         return shape
 
+    def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
+        (src,) = tensors
+        anchors = self.selected_anchors()
+        out = plan.emit(
+            ops.YoloOutput(
+                plan.tensor(src.shape),
+                src,
+                anchors=len(anchors),
+                classes=self.classes,
+                scale_x_y=self.scale_x_y,
+                **self.of_output(),
+            )
+        )
+        size = self.network_size
+        plan.head(ops.YoloHead(out, self.classes, anchors=anchors, network=size, **self.of_head()))
+        return out
+
+    @abstractmethod
+    def of_output(self) -> dict[str, Any]:
+        """Return what the output of this kind has besides."""
+
+    @abstractmethod
+    def of_head(self) -> dict[str, Any]:
+        """Return what the head of this kind has besides."""
+
     def selected_anchors(self) -> Anchors:
         return select_anchors(self, self.anchors, self.num, self.mask)
 
@@ -80,26 +106,8 @@ class Yolo(YoloBase):
     nms_kinds = ("default", "greedynms", "diounms")
     box_values = 5
 
-    def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
-        (src,) = tensors
-        anchors = self.selected_anchors()
-        out = plan.emit(
-            ops.YoloOutput(
-                plan.tensor(src.shape),
-                src,
-                anchors=len(anchors),
-                classes=self.classes,
-                scale_x_y=self.scale_x_y,
-                raw=self.new_coords,
-            )
-        )
-        plan.head(
-            ops.YoloHead(
-                out,
-                self.classes,
-                anchors=anchors,
-                network=self.network_size,
-                new_coords=self.new_coords,
-            )
-        )
-        return out
+    def of_output(self) -> dict[str, Any]:
+        return {"raw": self.new_coords}
+
+    def of_head(self) -> dict[str, Any]:
+        return {"new_coords": self.new_coords}

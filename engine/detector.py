@@ -32,7 +32,7 @@ from engine.files.naming import shown
 from engine.inputs import Batch, Intake, Wanted, check_frames
 from engine.passes import optimise
 from engine.passes.quantise import LayerRanges, quantise
-from engine.picture_runs import Keep, Outcome, PictureRuns
+from engine.picture_runs import Keep, Outcome, Pace, PictureRuns
 from engine.plan.build import Plan
 from engine.settings import Settings, Tiles
 from engine.sources.card_decoder import CardDecoder
@@ -477,9 +477,7 @@ class Detector:
             *(pictures, on_error, settings),
             bgr=bgr,
             keep=keep,
-            workers=workers,
-            stop=stop,
-            waiting=_WAITING if are_at_hand(given) else 0,
+            pace=Pace(workers, _WAITING if are_at_hand(given) else 0, stop),
             expand=expansion,
         )
 

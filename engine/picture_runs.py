@@ -50,6 +50,17 @@ Outcome: TypeAlias = Result | Classification
 Keep: TypeAlias = Literal["always", "if needed", "never"]  # the picture, in its result
 
 
+class Pace(NamedTuple):
+    """How far a stream works ahead of its caller."""
+
+    workers: int = 1
+    waiting: int = 0  # batches more than usual, if the device runs ahead
+    stop: Callable[[], object] | None = None  # ends what waits for pictures from outside
+
+
+_USUAL_PACE = Pace()
+
+
 class _Run(NamedTuple):
     """A submitted batch, whose pixels the program keeps as long as it reads them."""
 
@@ -110,19 +121,16 @@ class PictureRuns:
         *,
         bgr: bool,
         keep: Keep,
-        workers: int = 1,
-        stop: Callable[[], object] | None = None,
-        waiting: int = 0,
+        pace: Pace = _USUAL_PACE,
         expand: Callable[[Iterable[str]], Iterable[Wanted]] | None = None,
     ) -> Generator[Any, None, None]:
         """Yield an outcome for each source, in order.
 
-        `waiting` batches more than usual may be ahead of the caller, if the device runs ahead.
         `expand` returns the pictures of a folder that reading finds among the sources.
         """
         outcomes: Iterator[Outcome | ImageError]
         with within_memory("detector"), ExitStack() as stack:
-            ahead = self._read_ahead(stack, workers, keep)
+            ahead = self._read_ahead(stack, pace.workers, keep)
             ahead = self.device_ahead(settings, keep, ahead) or ahead
             prepare = partial(
                 self._intake.prepare,
@@ -132,29 +140,20 @@ class PictureRuns:
                 finds_folders=expand is not None,
             )
             if settings.tiles is None:
-                threads = submitting_threads(self._program, workers, reads_ahead=ahead is not None)
                 chunks = _chunks(sources, self._settings.batch)
-                runs = self._runs(
-                    *(chunks, prepare, settings, stack),
-                    workers=workers,
-                    threads=threads,
-                    waiting=waiting,
-                    stop=stop,
-                )
+                reads_ahead = ahead is not None
+                runs = self._runs(chunks, prepare, settings, stack, pace, reads_ahead=reads_ahead)
                 outcomes = (each for run in runs for each in self._outcomes(run, keep=keep))
             else:
-                singly = pipelined(_chunks(sources, 1), prepare, workers=workers, stop=stop)
-                batches = stack.enter_context(closing(singly))
+                singly = _chunks(sources, 1)
+                prepared = pipelined(singly, prepare, workers=pace.workers, stop=pace.stop)
+                batches = stack.enter_context(closing(prepared))
                 outcomes = self._filled(((each, settings) for each in batches), keep=keep)
             for outcome in outcomes:
                 if expand is not None and isinstance(outcome, FolderFoundError):
-                    inside = expand([outcome.folder])
+                    inside, own = expand([outcome.folder]), pace._replace(stop=None)
                     yield from self.stream(
-                        *(inside, on_error, settings),
-                        bgr=bgr,
-                        keep=keep,
-                        workers=workers,
-                        waiting=waiting,
+                        *(inside, on_error, settings), bgr=bgr, keep=keep, pace=own
                     )
                 elif not isinstance(outcome, ImageError) or on_error == "yield":
                     yield outcome
@@ -167,16 +166,14 @@ class PictureRuns:
         prepare: Callable[[list[Wanted]], Batch],
         settings: Settings,
         stack: ExitStack,
+        pace: Pace,
         *,
-        workers: int,
-        threads: int,
-        waiting: int,
-        stop: Callable[[], object] | None,
+        reads_ahead: bool,
     ) -> Iterator[_Run]:
-        """Prepare and submit batches ahead of the caller, on `threads` if the device runs ahead."""
+        """Prepare and submit batches ahead of the caller."""
 
         def prepared() -> Generator[Batch]:
-            return pipelined(chunks, prepare, workers=workers, stop=stop)
+            return pipelined(chunks, prepare, workers=pace.workers, stop=pace.stop)
 
         def submit(batch: Batch) -> _Run:
             return self._submit(batch, (settings,) * len(batch.placed))
@@ -185,14 +182,14 @@ class PictureRuns:
             return map(submit, stack.enter_context(closing(prepared())))
         if self.has_state:  # runs are submitted in order, by one thread
             batches = stack.enter_context(closing(prepared()))
-            return stack.enter_context(closing(pipelined(batches, submit, stop=stop)))
+            return stack.enter_context(closing(pipelined(batches, submit, stop=pace.stop)))
         # One thread prepares and submits a batch: another hand-over would cost more Python time.
         runs = pipelined(
             chunks,
             lambda chunk: submit(prepare(chunk)),
-            workers=threads,
-            waiting=waiting,
-            stop=stop,
+            workers=submitting_threads(self._program, pace.workers, reads_ahead=reads_ahead),
+            waiting=pace.waiting,
+            stop=pace.stop,
         )
         return stack.enter_context(closing(runs))
 

@@ -24,7 +24,7 @@ from engine.benchmark.stages import TimeBudget, Timing
 from engine.benchmark.workload import Workload
 from engine.darknet.names import default_names
 from engine.inputs import Intake
-from engine.picture_runs import PictureRuns
+from engine.picture_runs import Pace, PictureRuns
 from engine.settings import Settings
 from engine.sources.card_decoder import CardDecoder
 from engine.vision import image
@@ -261,7 +261,7 @@ def _stream_rate(
     """Return the pictures per second of a stream that has been running for a while."""
     batch = settings.batch
     stream = runs.stream(
-        *(cast("Any", pictures), "raise", settings), bgr=False, keep="never", workers=workers
+        *(cast("Any", pictures), "raise", settings), bgr=False, keep="never", pace=Pace(workers)
     )
     warm_up = max(budget.warm_up, min(_START_SECONDS, budget.seconds))
     begin = start = now = time.perf_counter()

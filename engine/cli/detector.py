@@ -35,7 +35,6 @@ def _valid(arguments: argparse.Namespace) -> int:
     from engine.darknet.names import read_data
 
     model = files.parse("detector valid", arguments.files)
-    assert model.data is not None
     data, paths = read_data(model.data), files.listed(model.data, "valid")
     return valid.run(arguments, model, options=data, paths=paths)
 
@@ -45,7 +44,6 @@ def _map(arguments: argparse.Namespace) -> int:
     from engine.darknet.names import read_data
 
     model = files.parse("detector map", arguments.files)
-    assert model.data is not None
     return map.run(arguments, model, options=read_data(model.data))
 
 
@@ -53,7 +51,6 @@ def _recall(arguments: argparse.Namespace) -> int:
     from engine.cli._darknet import recall
 
     model = files.parse("detector recall", arguments.files)
-    assert model.data is not None
     return recall.run(arguments, model, paths=files.listed(model.data, "valid"))
 
 

@@ -25,6 +25,7 @@ from weakref import finalize
 
 from engine.arrays import Array
 from engine.concurrency import fork_safety, thread_cache
+from engine.concurrency.cores import usable_cores
 from engine.concurrency.thread_cache import CachedThread
 from engine.concurrency.thread_pool import in_every_group
 from engine.errors import EngineError
@@ -164,7 +165,7 @@ class BatchDecoder:
                 self._reset()
             self._seen += new
             team = self._team
-            missing = min(wanted, _processors()) - team.members
+            missing = min(wanted, usable_cores()) - team.members
             if missing > 0 and self._seen > WORTHWHILE and not self._is_closed:
                 team.start(missing)
             return team.members > 0
@@ -406,10 +407,6 @@ class _Process:
     def receive(self) -> tuple[Sequence[Entry], int]:
         """Return an entry for each source that fits into the segment, and the bytes used there."""
         return self._channel.receive_answer()
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _is_encoded(source: object) -> bool:

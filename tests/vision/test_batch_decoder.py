@@ -394,7 +394,7 @@ def test_a_stream_gives_the_same_results_in_order(folder, tiny_detector, monkeyp
 def test_processes_start_for_long_streams_with_several_workers(folder, tiny_detector, monkeypatch):
     starts = []
     monkeypatch.setattr(batch_decoder._Team, "start", lambda _, count: starts.append(count))
-    monkeypatch.setattr(batch_decoder, "_processors", lambda: 6)
+    monkeypatch.setattr(batch_decoder, "usable_cores", lambda: 6)
     monkeypatch.setattr(batch_decoder, "WORTHWHILE", 10)
     name = str(folder / "00.jpg")
     with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu", batch=5) as detector:

@@ -29,7 +29,7 @@ def predict(arguments: argparse.Namespace, model: Files) -> int:
         print(f" classes = {classes}, output in cfg = {len(net.labels)} ")
         if classes != len(net.labels):
             raise ConfigError(
-                f"{shown(str(model.data))}: classes: expected {len(net.labels)} as in the network, "
+                f"{shown(model.data)}: classes: expected {len(net.labels)} as in the network, "
                 f"got {classes}"
             )
         top = min(arguments.t or _number(options, "top", 1), classes)
@@ -62,7 +62,6 @@ def valid(arguments: argparse.Namespace, model: Files) -> int:
     from engine.evaluate.top_k_accuracy import TopKAccuracy, class_in
 
     options = _options(model)
-    assert model.data is not None
     paths = files.listed(model.data, "valid")
     failures = 0
     with network.load(arguments, model, names=_names(model, options), task="classifier") as net:
@@ -93,14 +92,12 @@ def valid(arguments: argparse.Namespace, model: Files) -> int:
 def _options(model: Files) -> dict[str, str]:
     from engine.darknet.names import read_data
 
-    assert model.data is not None
     return read_data(model.data)
 
 
 def _names(model: Files, options: dict[str, str]) -> Path:
     from engine.darknet.names import find_file
 
-    assert model.data is not None
     return find_file(model.data, "names" if "names" in options else "labels")
 
 

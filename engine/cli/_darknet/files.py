@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Files(NamedTuple):
-    """Without a `picture`, names are read from stdin; some commands have no `data`."""
+    """Without a `picture`, names are read from stdin."""
 
-    data: str | None
+    data: str  # "" for commands without it
     cfg: str
     weights: str
     picture: str | None
@@ -32,7 +32,7 @@ def parse(command: str, words: Sequence[str], *, has_data: bool = True) -> Files
         raise InputError(f"{command}: expected {' '.join(expected)} and perhaps IMAGE, got {got}")
     if has_data and Path(words[0]).suffix == ".cfg":
         raise InputError(f"{command}: expected a .data file before {shown(words[0])}")
-    data, *rest = words if has_data else (None, *words)
+    data, *rest = words if has_data else ("", *words)
     cfg, weights, picture = (*rest, None)[:3]
     if picture and Path(picture).suffix == ".txt":
         hint = "Darknet reads one from stdin: < LIST"
@@ -63,7 +63,6 @@ def read_by(model: Files, names: object = None, *keys: str) -> list[str | None]:
 
     found = [*model, str(names) if isinstance(names, str | Path) else None]
     for key in ("names", *keys) if model.data else ():
-        assert model.data is not None
         with suppress(EngineError, OSError):  # reading the file will report it
             found.append(str(find_file(model.data, key)))
     return found

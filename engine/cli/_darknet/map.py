@@ -38,7 +38,6 @@ def run(arguments: argparse.Namespace, model: Files, *, options: dict[str, str])
     from engine.evaluate.score import Rules, score
     from engine.vision.rows import suppress_rows
 
-    assert model.data is not None
     rules = Rules(
         "darknet",
         match_iou=0.5 if arguments.iou_thresh is None else arguments.iou_thresh,

@@ -60,7 +60,7 @@ def load(
 
     number = _CPU if arguments.nogpu else arguments.i
     device = "auto" if number in (None, _FIRST_GPU) else "cpu" if number < 0 else f"cuda:{number}"
-    data = files.data if names is None else None
+    data = (files.data or None) if names is None else None
     # only to have them checked: the commands pass their own, which depend on the command
     given = {"threshold": arguments.thresh, "hierarchy": arguments.hier, "nms": arguments.nms}
     try:

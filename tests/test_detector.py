@@ -4,7 +4,10 @@ import copy
 import io
 import pickle
 import shutil
+import tarfile
+import tempfile
 import threading
+import zipfile
 
 import numpy as np
 import pytest
@@ -230,6 +233,42 @@ def one_file(pictures):
         yield file
 
 
+def members_of_zip(pictures):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for number, each in enumerate(pictures):
+            content = io.BytesIO()
+            Image.fromarray(each).save(content, "BMP")
+            archive.writestr(f"{number}.bmp", content.getvalue())
+        for name in archive.namelist():
+            with archive.open(name) as member:
+                yield member
+
+
+def members_of_tar(pictures):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for number, each in enumerate(pictures):
+            content = io.BytesIO()
+            Image.fromarray(each).save(content, "BMP")
+            entry = tarfile.TarInfo(f"{number}.bmp")
+            entry.size = content.tell()
+            content.seek(0)
+            archive.addfile(entry, content)
+    file.seek(0)
+    with tarfile.open(fileobj=file) as archive:
+        for entry in archive:
+            yield archive.extractfile(entry)
+
+
+def temporary_files(pictures):
+    for each in pictures:
+        with tempfile.NamedTemporaryFile() as file:
+            Image.fromarray(each).save(file, "BMP")
+            file.seek(0)
+            yield file
+
+
 def pages(pictures):
     """Pillow's iterator, which has __getitem__ and gives one image again and again."""
     first, *others = map(Image.fromarray, pictures)
@@ -263,6 +302,9 @@ class Camera:
         images_of_closed_files,
         encoded_in_one_buffer,
         one_file,
+        members_of_zip,
+        members_of_tar,
+        temporary_files,
         pages,
     ],
 )

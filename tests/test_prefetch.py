@@ -37,6 +37,26 @@ def test_a_stream_that_is_closed_on_one_of_its_threads_does_not_wait_for_it():
     assert closed.wait(5)
 
 
+def test_closing_a_stream_within_another_one_waits_for_calls_under_way():
+    under_way, waited = threading.Event(), []
+
+    def slow():
+        yield 0
+        under_way.set()
+        time.sleep(0.3)
+        waited.append(True)
+        yield 1
+
+    def outer():
+        inner = pipelined(slow(), same)
+        yield next(inner)
+        under_way.wait(5)
+        inner.close()
+        yield list(waited)
+
+    assert list(pipelined(outer(), same)) == [0, [True]]
+
+
 def test_none_is_a_valid_item():
     assert list(pipelined(iter([None, None]), same)) == [None, None]
 

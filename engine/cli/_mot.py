@@ -35,11 +35,24 @@ _SCORES = {
     "ID recall": "id_recall",
 }
 
+# Options of the command that --mot has no use for, and their defaults.
+_OTHERS = {
+    **dict.fromkeys(("labels", "images", "detections", "min_score", "threshold", "tiles")),
+    **dict.fromkeys(("overlap", "curves", "save_coco")),
+    "clip": False,
+    "method": "coco",
+    "match_iou": 0.5,
+    "points": 0,
+}
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare identities with ground truth, print the metrics, return the exit status."""
     if arguments.inputs:
         raise InputError(f"--mot: expected no LIST, DIR or JSON, got {arguments.inputs[0]!r}")
+    for name, default in _OTHERS.items():
+        if getattr(arguments, name) != default:
+            raise InputError(f"--{name.replace('_', '-')}: not with --mot, whose output is --json")
     truth, found = arguments.mot
     pairs = list(find_pairs(truth, found))
     document = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from engine.evaluate.ground_truth import GroundTruth
     from engine.evaluate.ranking import Counts
     from engine.evaluate.score import ClassScore, Report, Rules
+    from engine.vision.image import Decoder
 
 _MAX_CONFUSED = 5
 _KEEP_ALL = 1.0  # no IoU exceeds it
@@ -168,13 +169,14 @@ def run(arguments: argparse.Namespace) -> int:
     if folders["save_coco"]:
         coco_files.write(folders["save_coco"], truth, examples, overwrite=arguments.overwrite)
     if folders["curves"]:
-        written = charts.write(
-            folders["curves"],
-            report,
-            examples,
-            read=partial(_picture, orient=not arguments.no_exif),
-            overwrite=arguments.overwrite,
-        )
+        with _decoder(arguments) as decoder:
+            written = charts.write(
+                folders["curves"],
+                report,
+                examples,
+                read=partial(_picture, orient=not arguments.no_exif, decoder=decoder),
+                overwrite=arguments.overwrite,
+            )
         for path in written:
             add_file(path)
     if truth.has_no_labels:
@@ -318,13 +320,11 @@ def _examples_from_file(
     """Read a results file; a picture is read only if its size is not known."""
     from engine.evaluate.coco_files import read_results
     from engine.evaluate.examples import Detections, Example
-    from engine.vision.decode_pool import DecodePool
     from engine.vision.image import read
 
     detections = read_results(arguments.detections, truth)
     examples, failures = [], []
-    with closing(DecodePool(1)) if arguments.untrusted else nullcontext() as pool:
-        decoder = pool.read if pool else None
+    with _decoder(arguments) as decoder:
         for entry in truth.entries:
             try:
                 size = (
@@ -342,10 +342,19 @@ def _examples_from_file(
 # ------------------------------------------------------------ output
 
 
-def _picture(path: str, *, orient: bool) -> Image.Image:
+def _picture(path: str, *, orient: bool, decoder: Decoder | None) -> Image.Image:
     from engine.vision.image import read
 
-    return read(path, orient=orient).to_image()
+    return read(path, orient=orient, decoder=decoder).to_image()
+
+
+@contextmanager
+def _decoder(arguments: argparse.Namespace) -> Iterator[Decoder | None]:
+    """Yield what decodes untrusted pictures in a process of its own; None for trusted ones."""
+    from engine.vision.decode_pool import DecodePool
+
+    with closing(DecodePool(1)) if arguments.untrusted else nullcontext() as pool:
+        yield pool.read if pool else None
 
 
 def _new_folder(arguments: argparse.Namespace, option: str) -> Path | None:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from typing import Any, TypeVar
 
-from engine.concurrency.thread_pool import ThreadPool, group_here
+from engine.concurrency.thread_pool import ThreadPool
 from engine.errors import EngineError
 
 Item = TypeVar("Item")
@@ -32,7 +32,7 @@ def pipelined(
     that items which wait for something from outside can end.
     """
     end = object()
-    group = group_here()
+    group = object()
     process = os.getpid()
 
     def make_from(drawn: Future[Any]) -> Any:

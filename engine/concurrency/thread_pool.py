@@ -36,13 +36,14 @@ class ThreadPool:
     """Up to `count` threads, started on demand, that run submitted functions in order.
 
     `name` names the threads; the part before its first dash names the owner in messages. Pools of
-    one `group` may wait for each other's threads.
+    one `group` wait for each other's threads, and for those of pools that are made on these.
     """
 
     def __init__(self, count: int, name: str, group: object = None) -> None:
         self._count = count
         self._name = name
         self._group = object() if group is None else group
+        self._groups = _groups_here() | {self._group}
         self._process = os.getpid()
         self._queue: _Queue = SimpleQueue()
         self._finished: list[threading.Event] = []  # one for each thread, set when it has left
@@ -72,11 +73,12 @@ class ThreadPool:
     def close(self) -> None:
         """Return when all that was submitted is done.
 
-        On a thread of the pool's group it does not wait: the garbage collector may close a stream
-        that was dropped on any thread, also on one for which the stream waits.
+        On a thread for which the pool may wait, it does not: the garbage collector closes a stream
+        that was dropped on any thread.
         """
         self.dismiss()
-        is_own = getattr(_here, "group", None) in (self._group, _EVERY)
+        here = _groups_here()
+        is_own = self._group in here or _EVERY in here
         if not (is_own or sys.is_finalizing()):  # at finalization daemon threads are frozen
             self.wait(math.inf)
 
@@ -100,7 +102,7 @@ class ThreadPool:
             thread = thread_cache.take()
         finished = threading.Event()
         name = f"{self._name}_{len(self._finished)}"
-        thread.start(partial(_serve, self._queue, thread, finished, self._group), name)
+        thread.start(partial(_serve, self._queue, thread, finished, self._groups), name)
         self._finished.append(finished)
 
 
@@ -111,23 +113,26 @@ _here = threading.local()
 _EVERY = object()
 
 
-def group_here() -> object:
-    """Return the group of this thread, or a new one."""
-    return getattr(_here, "group", None) or object()
+def _groups_here() -> frozenset[object]:
+    """Return the groups of the pools that may wait for this thread."""
+    groups: frozenset[object] = getattr(_here, "groups", frozenset())
+    return groups
 
 
 @contextmanager
 def in_every_group() -> Iterator[None]:
     """Let no close() on this thread wait: the threads of any pool may wait for this one."""
-    _here.group = _EVERY
+    _here.groups = frozenset((_EVERY,))
     try:
         yield
     finally:
-        _here.group = None
+        _here.groups = frozenset()
 
 
-def _serve(queue: _Queue, thread: CachedThread, finished: threading.Event, group: object) -> None:
-    _here.group = group
+def _serve(
+    queue: _Queue, thread: CachedThread, finished: threading.Event, groups: frozenset[object]
+) -> None:
+    _here.groups = groups
     while (work := queue.get()) is not None:
         future, function = work
         try:
@@ -135,7 +140,7 @@ def _serve(queue: _Queue, thread: CachedThread, finished: threading.Event, group
         except BaseException as error:  # raised where the result is asked for
             future.set_exception(error)
         del work, future, function  # an idle thread must keep nothing alive
-    _here.group = None
+    _here.groups = frozenset()
     thread.release()
     finished.set()
 

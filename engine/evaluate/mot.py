@@ -69,7 +69,7 @@ class Tally:
     @property
     def mota(self) -> float:
         errors = self.misses + self.switches + self.false_positives
-        return 1 - _ratio(errors, self.objects)
+        return 1 - errors / max(1, self.objects)
 
     @property
     def motp(self) -> float:

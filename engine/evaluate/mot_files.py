@@ -6,6 +6,7 @@ are separated by commas or spaces. A box of the ground truth with a confidence o
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from engine.errors import InputError
 from engine.evaluate.mot import Tracks
 from engine.evaluate.text_files import read_text
 from engine.files.naming import shown
+
+_log = logging.getLogger("engine")
 
 _LIMIT = 1 << 28  # bytes of a file
 _COLUMNS = 6
@@ -81,3 +84,8 @@ def find_pairs(truth: str, found: str) -> Iterator[tuple[str, Path, Path]]:
             expected = f"{each.name} or {each.stem}/gt/gt.txt"
             raise InputError(f"{shown(truth)}: expected {expected} for {shown(each)}")
         yield each.stem, file, each
+    names = {each.parent.parent.name for each in truth_path.glob("*/gt/gt.txt")}
+    names |= {each.stem for each in truth_path.glob("*.txt")}
+    if missing := sorted(names - {each.stem for each in results}):
+        what = "%s: has no results of %d sequences of %s, which do not count, such as %s"
+        _log.warning(what, shown(found), len(missing), shown(truth), shown(missing[0]))

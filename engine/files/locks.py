@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +16,23 @@ try:  # here, because a file that is open must not wait for an import before it 
 except ImportError:  # Windows, where files that are open for writing cannot be replaced
     fcntl = None  # type: ignore[assignment]
 
+EXIST = fcntl is not None
+
 
 def lock(file: IO[Any], path: Path) -> None:
-    """Lock an open file until it is closed; raise InputError if another run has locked it."""
+    """Lock an open file until it is closed; raise InputError if another run has locked it.
+
+    If another run has replaced the file since it was opened, that one counts as busy, too.
+    """
     try:
         _flock(file, waits=False)
+        is_replaced = not os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        is_replaced = True
     except BlockingIOError:
         raise busy(path) from None
+    if is_replaced:
+        raise busy(path)
 
 
 @contextmanager

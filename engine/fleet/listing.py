@@ -28,6 +28,7 @@ from engine.vision.extensions import is_picture
 _TABLES = (".parquet", ".pq")
 _CONTAINERS = (*_TABLES, archive.SUFFIX)  # of many pictures
 _ROWS_PER_READ = 16
+RUN, PLAN = "run.json", "pictures.parquet"  # of a folder of results, whose tables hold no pictures
 
 
 class Entry(NamedTuple):
@@ -104,7 +105,10 @@ def _tables_in(folder: str, *, recursive: bool) -> list[str]:
     if folder == STDIN or not Path(folder).is_dir():
         return []
     found = Path(folder).rglob("*") if recursive else Path(folder).glob("*")
-    return sorted(str(each) for each in found if each.suffix.lower() in _TABLES)
+    tables = sorted(str(each) for each in found if each.suffix.lower() in _TABLES)
+    plans = (Path(each).parent for each in tables if Path(each).name == PLAN)
+    results = {folder for folder in plans if (folder / RUN).is_file()}
+    return [each for each in tables if Path(each).parent not in results]
 
 
 def _list_file(name: str) -> Iterator[Entry]:
@@ -141,6 +145,11 @@ def _list_store(name: str, *, recursive: bool) -> Iterator[Entry]:
         yield Entry(name, problem=f"{shown(name)}: cannot be listed: {storage.reason(error)}")
         return
     paths = sorted(each.path for each in found if each.is_file and is_wanted(each.path))
+    runs, plans = (
+        {PurePosixPath(each.path).parent for each in found if each.base_name == name}
+        for name in (RUN, PLAN)
+    )
+    paths = [each for each in paths if PurePosixPath(each).parent not in runs & plans]
     if folder == name and (archives := sum(map(_is_archive, found))):
         warn_about_other_files(name, f"{archives} .tar file(s)", f"'{bare.rstrip('/')}/*{options}'")
     if folder == name:

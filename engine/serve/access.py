@@ -116,15 +116,15 @@ class AccessLog:
                 refuse_address(path)
                 with suppress(FileExistsError):  # a file, below which opening will fail
                     Path(path).parent.mkdir(parents=True, exist_ok=True)
-            handler = logging.StreamHandler() if path == "-" else WatchedFileHandler(Path(path))
+            handler = logging.StreamHandler() if path == "-" else _LogFile(Path(path))
         except OSError as error:
             raise InputError(f"--access-log {shown(path)}: {error.strerror}") from None
         handler.handleError = _ignore  # type: ignore[method-assign]
-        lines: queue.Queue[logging.LogRecord] = queue.Queue(_MAX_QUEUED_LINES)
+        self._queue: queue.Queue[logging.LogRecord] = queue.Queue(_MAX_QUEUED_LINES)
         self._handler = handler
-        self._lines = QueueHandler(lines)
+        self._lines = QueueHandler(self._queue)
         self._lines.handleError = _ignore  # type: ignore[method-assign]
-        self._listener = QueueListener(lines, handler)
+        self._listener = QueueListener(self._queue, handler)
         self._listener.start()
 
     def add(
@@ -139,8 +139,24 @@ class AccessLog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listener.stop()
+        while True:
+            try:
+                self._listener.stop()
+                break
+            except queue.Full:  # the disk is slow: lose the oldest line
+                with suppress(queue.Empty):
+                    self._queue.get_nowait()
         self._handler.close()
+
+
+class _LogFile(WatchedFileHandler):
+    """A file that is opened anew; if that fails, the next line tries again."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
 
 
 def _ignore(record: logging.LogRecord) -> None:

@@ -207,7 +207,7 @@ async def _head_of(reader: asyncio.StreamReader) -> _Head | None:
     lines = head[: end.start()].splitlines()
     pairs = (line.partition(b":") for line in lines[1:])
     raw = [(name.strip().lower(), value.strip()) for name, _, value in pairs]
-    return _Head(lines[0].decode("latin-1").split()[1], Headers(raw=raw))
+    return _Head(lines[0].split()[1].decode("latin-1"), Headers(raw=raw))
 
 
 async def _left(reader: asyncio.StreamReader, *, sends_more: bool) -> None:

@@ -38,6 +38,7 @@ from engine.vision.padded import padded_arrays
 
 INPUT = "picture"
 VERSION = "1"
+_MOST_DIGITS = 18  # of a length
 _BINARY_HEADER = "inference-header-content-length"
 _ROUTING_PARAMETERS = ("binary_data_output", "binary_data_size", "priority", "timeout")
 _DATATYPES = {"f": "FP32", "i4": "INT32", "i8": "INT64", "O": "BYTES"}
@@ -132,7 +133,8 @@ def _check_name(request: Request, service: Service) -> None:
 def _uploads(content: bytes, header_length: str | None) -> Uploads:
     binary = b""
     if header_length is not None:
-        if not (header_length.isdecimal() and int(header_length[:18]) <= len(content)):
+        is_number = header_length.isdecimal() and len(header_length) <= _MOST_DIGITS
+        if not (is_number and int(header_length) <= len(content)):
             got = shown(header_length[:40])
             raise InputError(f"Inference-Header-Content-Length: expected a length, got {got}")
         content, binary = content[: int(header_length)], content[int(header_length) :]

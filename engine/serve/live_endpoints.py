@@ -29,8 +29,10 @@ _HEADERS = {
 def routes() -> list[Route]:
     return [
         Route("/sources", _list),
-        Route("/sources/{number}/mjpeg", StreamEndpoint(_jpeg_part, MJPEG)),
-        Route("/sources/{number}/jsonl", StreamEndpoint(live.json_line, JSON_LINES)),
+        Route("/sources/{number}/mjpeg", StreamEndpoint(_jpeg_part, MJPEG), methods=["GET"]),
+        Route(
+            "/sources/{number}/jsonl", StreamEndpoint(live.json_line, JSON_LINES), methods=["GET"]
+        ),
     ]
 
 

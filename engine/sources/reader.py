@@ -11,7 +11,7 @@ from itertools import islice
 from threading import Event
 
 from engine.arguments import whole
-from engine.concurrency.thread_pool import ThreadPool, group_here
+from engine.concurrency.thread_pool import ThreadPool
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
 from engine.files.regular import open_regular
@@ -136,8 +136,7 @@ def read_in_turn(media: Sequence[Media], selection: FrameSelection) -> Iterator[
                 turns.append((number, thread, _ahead(_read_frames(each, selection), thread)))
 
         for _ in range(min(selection.at_once, len(media))):
-            pool = ThreadPool(1, "video-read", group_here())
-            begin(stack.enter_context(closing(pool)))
+            begin(stack.enter_context(closing(ThreadPool(1, "video-read"))))
         while turns:
             number, thread, frames = turns.popleft()
             item = next(frames, None)

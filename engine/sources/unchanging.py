@@ -12,7 +12,6 @@ from engine.errors import ImageError
 from engine.vision import picture_limits
 from engine.vision.image import Picture, encoded_of, is_image
 
-_FILES = (io.BufferedReader, io.FileIO, io.BytesIO)  # not their subclasses, which may be lazy
 _MOST_VALUES = 4  # for each pixel
 
 
@@ -43,7 +42,9 @@ def _taken(
             return source if is_refused or may_stay(source) else source.copy()
         if isinstance(source, (bytearray, memoryview)):
             return bytes(source)
-        if type(source) in _FILES:
+        if type(source) is io.BytesIO:
+            return source.read()
+        if _is_open_file(source):
             return encoded_of(source)
         if is_image(source):
             return read(source)
@@ -54,3 +55,13 @@ def _taken(
     except Exception:  # what is wrong with a picture is said when it is its turn
         return source
     return source
+
+
+def _is_open_file(source: object) -> bool:
+    """Tell whether a source is a file of open(), tempfile, zipfile or tarfile.
+
+    Those of this package are read where it is their turn: on a thread of their own, or once.
+    """
+    if isinstance(source, io.BytesIO):  # a member of an archive that this package reads
+        return False
+    return isinstance(source, io.IOBase) or isinstance(getattr(source, "file", None), io.IOBase)

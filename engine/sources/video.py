@@ -240,9 +240,10 @@ def played_frames(
     start = time.monotonic()
     is_lost = False
     while not stopped.is_set():
-        began = time.monotonic()
+        began, rate = time.monotonic(), 1.0
         try:
             for decoded in frames(name, card=card):
+                rate = float(decoded.rate)
                 early = began + decoded.seconds - time.monotonic()
                 stopped.wait(min(max(0.0, early), _LONGEST_FRAME))
                 if stopped.is_set():
@@ -253,6 +254,7 @@ def played_frames(
                 now = time.monotonic() - start
                 yield replace(decoded, number=number, seconds=now)
                 number += 1
+            stopped.wait(min(1 / max(rate, 0.01), _LONGEST_FRAME))  # while the last frame lasts
         except ImageError as error:
             lost = ImageError(str(error).replace(shown(name), title))
             on_lost(lost)

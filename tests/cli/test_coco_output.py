@@ -335,3 +335,14 @@ def test_a_name_that_is_not_utf_8_is_found_again(detect, folder, tiny_detector):
     assert scored.status == 0
     again = json.loads((folder / "saved/ground_truth.json").read_text())["images"]
     assert [each["file_name"] for each in again] == ["val/\\udce4x.jpg"]
+
+
+def test_a_video_next_to_other_sources_stops_the_run_before_it_starts(detect, folder):
+    needs.package("av")
+    write_video(folder / "a.mp4", count=2)
+    write_video(folder / "b.mp4", count=2)
+    for other in ("b.mp4", "val/deep/000000000009.png"):
+        done = detect("a.mp4", other, *COCO, "--jsonl", "a.jsonl")
+        assert (done.status, done.out) == (2, "")
+        assert "a.mp4: its frames have the ids 0, 1, …, which pictures of other" in done.err
+        assert not (folder / "a.jsonl").exists()

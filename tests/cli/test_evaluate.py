@@ -456,3 +456,19 @@ def test_a_data_file_without_pictures_is_refused(evaluate, tiny_detector, tmp_pa
     assert "obj.data" in err
     assert "valid" in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes with limits")
+def test_untrusted_pictures_are_decoded_in_no_other_process(
+    evaluate, dataset, tmp_path, monkeypatch
+):
+    pytest.importorskip("matplotlib")
+    from engine.vision import image
+
+    def refuse(*_, **__):
+        raise AssertionError("decoded here")
+
+    monkeypatch.setattr(image, "_read_encoded_here", refuse)
+    options = ("--untrusted", "--curves", tmp_path / "curves", "--method", "voc")
+    assert evaluate(dataset, *options)[0] == 0
+    assert (tmp_path / "curves/worst.png").exists()

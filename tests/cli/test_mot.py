@@ -51,6 +51,8 @@ def test_two_folders_and_the_report(here, capsys):
         (["truth", "found", "docs"], "--mot: expected no LIST, DIR or JSON, got 'docs'"),
         (["none.txt", "found/A.txt"], "none.txt: cannot be read: No such file or directory"),
         (["empty.txt", "found/A.txt"], "empty.txt: has no boxes that count"),
+        (["truth", "found", "--curves", "c"], "--curves: not with --mot, whose output is --json"),
+        (["truth", "found", "--match-iou", "0.9"], "--match-iou: not with --mot"),
         (["truth", "found", "--json", "found/A.txt"], "--json found/A.txt: would replace a file"),
     ],
 )
@@ -59,3 +61,11 @@ def test_wrong_uses_are_refused_in_one_line(here, capsys, words, message):
     assert cli.main(["evaluate", "--mot", *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"Error: {message}")
+
+
+def test_sequences_without_results_are_counted(here, caplog):
+    (here / "found/B.txt").unlink()
+    assert cli.main(["evaluate", "--mot", "truth", "found"]) == 0
+    assert caplog.messages == [
+        "found: has no results of 1 sequences of truth, which do not count, such as B"
+    ]

@@ -1,14 +1,18 @@
 """The files of --jsonl and --csv, which grow line by line."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from engine.cli import _run
 from engine.cli._interrupts import Interrupts
 from engine.cli._progress import Progress
 from engine.cli._sinks.csv_rows import BoxRows
+from engine.cli._sinks.earlier_lines import EarlierLines
 from engine.cli._sinks.json_documents import JsonLines
 from engine.cli._sinks.text_output import TextOutput
 from engine.errors import InputError
+from engine.files import locks
 
 
 @pytest.mark.parametrize("existing", ["resume", "refuse"])
@@ -96,3 +100,29 @@ def test_a_link_to_a_missing_file_is_written_with_overwrite(tmp_path):
     output.keep()
     assert (tmp_path / "target.csv").read_text() == "line\n"
     assert link.is_symlink()
+
+
+@pytest.mark.skipif(not locks.EXIST, reason="needs locks of files")
+def test_a_file_that_another_run_has_replaced_meanwhile_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"path": "a.jpg", "error": "x"}\n{"path": "b.jpg", "detections": []}\n')
+    first, second = (JsonLines(str(path), existing="resume") for _ in range(2))
+    first.lock()
+    second.lock()
+    seen = []
+    real = EarlierLines._locked
+
+    @contextmanager
+    def late(earlier):
+        with real(earlier):
+            if earlier is first._earlier:  # the other run begins while this one writes its copy
+                with pytest.raises(InputError, match="another run writes it"):
+                    second.begin({}, ())
+                seen.append(True)
+            yield
+
+    monkeypatch.setattr(EarlierLines, "_locked", late)
+    first.begin({}, ())
+    assert seen
+    with pytest.raises(InputError, match="another run writes it"):
+        second.begin({}, ())

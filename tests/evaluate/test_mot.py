@@ -232,3 +232,7 @@ def test_folders_are_paired_by_the_names_of_results(tmp_path):
         list(find_pairs(str(tmp_path / "found/A.txt"), str(tmp_path / "found")))
     with pytest.raises(InputError, match=r"has no \.txt files"):
         list(find_pairs(str(tmp_path / "truth"), str(tmp_path / "truth")))
+
+
+def test_false_boxes_where_nothing_is_there_are_errors():
+    assert Tally(boxes=2, false_positives=2).mota == -1

@@ -339,3 +339,16 @@ def test_an_fsspec_store(tmp_path):
     folder.write("x", b"one")
     assert (folder.names(), folder.read("x")) == ({"x"}, b"one")
     assert names_in(listing.list_entries(["memory://bucket/results/x"])) == ["x"]
+
+
+def test_the_results_of_a_run_are_no_pictures(folder):
+    results = folder / "found"
+    results.mkdir()
+    (results / "run.json").write_text("{}")
+    write_table(results / "pictures.parquet", {"name": ["a"], "row_group": [0]})
+    write_table(results / "shard-0.parquet", {"path": ["a.png"]})
+    for where in ("pictures", f"file://{folder}"):
+        found = list(list_entries([where], recursive=True))
+        assert sorted(names_in(found)) == sorted(
+            [f"{number:04}.png" for number in (0, 1, 2, 3, 4, 0, 1)]
+        )

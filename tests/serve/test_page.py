@@ -632,6 +632,35 @@ def test_camera_is_followed_until_it_is_stopped(page):
     assert page.browser.execute_script("return document.getElementById('video').srcObject") is None
 
 
+def test_a_camera_that_is_asked_for_twice_is_opened_once(page):
+    page.browser.execute_script(
+        "const { mediaDevices } = navigator, ask = mediaDevices.getUserMedia.bind(mediaDevices);"
+        "window.opened = [];"
+        "mediaDevices.getUserMedia = (...given) =>"
+        "  ask(...given).then((stream) => (window.opened.push(stream), stream));"
+        "const { camera } = document.all;"
+        "camera.click(), camera.click();"
+    )
+    states = "return window.opened.map((each) => each.getTracks()[0].readyState);"
+    page.wait_for("camera")
+    page.wait(lambda: page.browser.execute_script(states) == ["ended", "live"])
+    page.one("#stop").click()
+    page.wait(lambda: page.browser.execute_script(states) == ["ended", "ended"])
+
+
+def test_a_camera_that_is_stopped_before_its_first_result_adds_no_picture(page, pictures):
+    page.drop("a.png", pictures[0])
+    page.wait_for("a.png")
+    page.browser.execute_script(HOLD)
+    page.one("#camera").click()
+    page.wait(lambda: page.one("#stop").is_displayed())
+    page.one("#stop").click()
+    page.wait_for("a.png")
+    assert page.one("#picture").is_displayed()
+    assert not page.one("#video").is_displayed()
+    assert not page.one("#strip").is_displayed()  # of several pictures
+
+
 @pytest.fixture
 def street(tmp_path):
     """Write a video of three seconds that browsers play."""

@@ -6,6 +6,7 @@ import re
 import socket
 import struct
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -17,6 +18,7 @@ from tests.serve.running import load, serving, until
 from tests.serve.test_limits import encoded, noise
 
 from engine.serve import remote_pictures  # isort: skip - `running` skips this without the extra
+from engine.serve import access  # isort: skip
 from engine.serve.access import Access, AccessLog  # isort: skip
 
 JSON = {"Content_Type": "application/json"}
@@ -321,6 +323,34 @@ def test_named_origins_may_call_the_server(detector, pictures):
 def test_invalid_access_is_refused_at_the_start(given):
     with pytest.raises(InputError, match=r"^--"):
         Access(**given)
+
+
+def wait_for(is_so):
+    deadline = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_access_log_goes_on_after_its_folder_was_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(access, "_MAX_QUEUED_LINES", 50)
+    path = tmp_path / "log/access.log"
+    with AccessLog(str(path)) as log:
+
+        def add(count=1):
+            for _ in range(count):
+                log.add("127.0.0.1", "GET", "/x", 200, 1, 0.1)
+
+        add()
+        wait_for(lambda: path.exists() and path.read_text())
+        path.parent.rename(tmp_path / "old")
+        add()
+        wait_for(log._queue.empty)
+        path.parent.mkdir()
+        wait_for(lambda: add() or path.exists())
+        log._handler.acquire()  # as a disk that is slow
+        add(100)
+        log._handler.release()
 
 
 def test_access_log_has_a_line_for_each_request(detector, pictures, tmp_path):

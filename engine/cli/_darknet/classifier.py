@@ -12,7 +12,7 @@ from engine.cli import FAILED
 from engine.cli._darknet import files, lines, network
 from engine.cli._darknet.files import Files
 from engine.cli._stderr import print_stderr
-from engine.errors import ConfigError, ImageError
+from engine.errors import ConfigError, ImageError, InputError
 from engine.files.naming import escaped, shown
 
 
@@ -32,7 +32,7 @@ def predict(arguments: argparse.Namespace, model: Files) -> int:
                 f"{shown(model.data)}: classes: expected {len(net.labels)} as in the network, "
                 f"got {classes}"
             )
-        top = min(arguments.t or _number(options, "top", 1), classes)
+        top = min(_top(arguments, options), classes)
         parents = net.graph.tree_parents
         for path in files.pictures(model.picture):
             try:
@@ -71,7 +71,7 @@ def valid(arguments: argparse.Namespace, model: Files) -> int:
             labels = read_names(file, len(net.labels), allow_longer=True)
         print(*network.heading(net, model, has_time=True), sep="\n")
         print(" TOP calculation...")
-        top = min(arguments.t or _number(options, "top", 1), len(labels))
+        top = min(_top(arguments, options), len(labels))
         accuracy = TopKAccuracy(top)
         outcomes: Iterator[Any] = net.stream(paths, on_error="yield", expand=False, workers=2)
         for path, found in zip(paths, outcomes, strict=True):
@@ -99,6 +99,13 @@ def _names(model: Files, options: dict[str, str]) -> Path:
     from engine.darknet.names import find_file
 
     return find_file(model.data, "names" if "names" in options else "labels")
+
+
+def _top(arguments: argparse.Namespace, options: dict[str, str]) -> int:
+    given: int | None = arguments.t
+    if given is not None and given < 0:
+        raise InputError(f"-t: expected a whole number above 0, got {given}")
+    return given or _number(options, "top", 1)
 
 
 def _number(options: dict[str, str], key: str, default: int) -> int:

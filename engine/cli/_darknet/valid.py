@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -100,7 +101,10 @@ def _style(options: dict[str, str]) -> Style:
 def _targets(folder: Path, name: str, style: Style, labels: Sequence[str]) -> list[Path]:
     """Return the file of each class."""
     if style is STYLES["voc"]:
-        return [folder / f"{name}{folder_name_of(label)}.txt" for label in labels]
+        files = [folder / f"{name}{folder_name_of(label)}.txt" for label in labels]
+        if twice := [path for path, count in Counter(files).items() if count > 1]:
+            raise InputError(f"{shown(str(twice[0]))}: would hold the boxes of two classes")
+        return files
     if style is STYLES["coco"] and len(labels) > len(_categories()):
         raise ConfigError(f"eval=coco: expected at most 80 classes, got {len(labels)}")
     ending = ".json" if style is STYLES["coco"] else ".txt"

@@ -126,6 +126,12 @@ class _ImageIds:
         self._option = option
         self._images = images
         self._users: dict[ImageId, str] = {}
+        videos = [each.media.name for each in known if each.media.has_frames]
+        if videos and len(known) > 1:
+            raise InputError(
+                f"{option}: {shown(videos[0])}: its frames have the ids 0, 1, …, which pictures of "
+                "other sources may have, too. Detect in it alone, or use --coco-dataset"
+            )
         for source in known:
             for item in _items_of(source):
                 self.id_of(item)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -172,18 +173,28 @@ class EarlierLines:
 
     def check(self) -> None:
         """Raise if another run writes the file, or has written it since it was read."""
+        with self._locked():
+            pass
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         with self.path.open("rb") as file:
             locks.lock(file, self.path)
             if os.fstat(file.fileno()).st_size != self._file_size:
                 raise locks.busy(self.path)
+            if locks.EXIST:
+                yield
+                return
+        yield  # a system without these locks replaces no file that is open
 
     def remove_failures(self) -> None:
         """Write the file again without the lines of pictures that could not be read."""
-        self.check()
         if not self._left_out:
+            self.check()
             return
         try:
             with (
+                self._locked(),  # until the new file has taken the place of the old one
                 NewFile(self.path, overwrite=True) as new,
                 self.path.open("rb") as old,
                 new.part.open("wb") as out,

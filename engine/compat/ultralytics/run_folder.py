@@ -57,11 +57,8 @@ class RunFolder:
         With `exist_ok` an existing folder is used, and files of the same names are replaced.
         `drawing` are options of plot().
         """
-        self.path, number = path, 1
-        while self.path.exists() and not exist_ok:
-            number += 1
-            self.path = path.with_name(f"{path.name}{number}")
-        self._is_new = not self.path.exists()
+        self.path = path if exist_ok else _claimed(path)
+        self._is_new = not (exist_ok and path.exists())
         make_folder(self.path)
         self._exist_ok = exist_ok
         self._names: set[str] = set()  # that this run has used
@@ -238,3 +235,19 @@ def _name_of(source: object) -> str | None:
 
 def _stem_of(name: str) -> str:
     return shortened(PurePath(url_path(name) if is_url(name) else name).stem, _MAX_STEM)
+
+
+def _claimed(path: Path) -> Path:
+    """Make a folder that no other call has, with a number if the path exists."""
+    make_folder(path.parent)
+    made, number = path, 1
+    while True:
+        try:
+            made.mkdir()
+            return made
+        except FileExistsError:
+            number += 1
+            made = path.with_name(f"{path.name}{number}")
+        except (OSError, ValueError):
+            make_folder(made)  # raises the error that says why
+            return made

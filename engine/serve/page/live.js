@@ -3,7 +3,7 @@
 const LARGEST_SIDE = 1280; // of a frame that is sent
 const QUALITY = 0.85;
 
-export async function openCamera(video) {
+export async function openCamera(video, signal) {
   if (!navigator.mediaDevices?.getUserMedia)
     throw new Error("Browsers open a camera only for pages at https:// or localhost.");
   let stream;
@@ -12,6 +12,10 @@ export async function openCamera(video) {
   } catch (error) {
     const refused = error.name === "NotAllowedError";
     throw new Error(refused ? "The browser may not use the camera: allow it in the address bar." : "No camera was found.");
+  }
+  if (signal.aborted) { // while the browser asked
+    for (const track of stream.getTracks()) track.stop();
+    return;
   }
   video.srcObject = stream;
   video.controls = false;

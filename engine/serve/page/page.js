@@ -503,19 +503,22 @@ function describe(entries) {
 
 async function watch(open, name) {
   stopFollowing();
+  const own = following = new AbortController();
+  const { signal } = own;
   const video = byId("video");
   setStatus("Opening…");
   try {
-    await open(video);
+    await open(video, signal);
   } catch (error) {
+    if (signal.aborted) return; // for another camera, video or picture
+    following = null;
     live.close(video);
     setStatus(error.message, true);
     return;
   }
-  following = new AbortController();
+  if (signal.aborted) return;
   latestFrame = 0;
   byId("count").setAttribute("aria-live", "off"); // every frame changes it
-  const { signal } = following;
   setStatus("");
   startWorking();
   byId("picture").hidden = true;
@@ -560,8 +563,9 @@ function stopFollowing() {
 // The last frame stays as a picture.
 async function keepFrame() {
   const item = current;
+  const isFrame = item?.signal && item.signal === following?.signal;
   stopFollowing();
-  if (!item?.entry) return;
+  if (!isFrame) return item && show(item); // no frame has a result yet
   item.content = item.file;
   item.url = URL.createObjectURL(item.file);
   addThumb(item);

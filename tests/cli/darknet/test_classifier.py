@@ -56,3 +56,9 @@ def test_training_is_refused(capsys, model):
     assert "classifier train: the engine runs networks" in capsys.readouterr().err
     assert cli.main(["classifier", "predit", *model]) == 2
     assert "got 'predit'. Did you mean 'predict'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["predict", "valid"])
+def test_a_negative_number_of_classes_is_refused(model, capsys, action):
+    assert cli.main(["classifier", action, *model, "-t", "-1", "-nogpu"]) == 2
+    assert "-t: expected a whole number above 0, got -1" in capsys.readouterr().err

@@ -85,3 +85,12 @@ def test_what_is_not_supported_is_refused(here, capsys, line, status, message):
     assert cli.main(COMMAND) == status
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+def test_classes_whose_files_would_have_one_name_are_refused(here, capsys):
+    (here / "other.names").write_text("a/b\na_b\nc\nd\ne\n")
+    data = here / "codes.data"
+    lines = [each for each in data.read_text().splitlines() if not each.startswith("names")]
+    data.write_text("\n".join([*lines, "names=other.names\n"]))
+    assert cli.main(COMMAND) == 2
+    assert "comp4_det_test_a_b.txt: would hold the boxes of two classes" in capsys.readouterr().err

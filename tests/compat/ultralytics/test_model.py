@@ -2,6 +2,8 @@
 
 import pickle
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -679,3 +681,16 @@ def test_a_generator_may_use_one_image_for_all_pictures(model):
     expected = [model(image.copy(), **LOW)[0].boxes.data.tolist() for image in frames()]
     found = [each.boxes.data.tolist() for each in model(frames(), batch=3, stream=True, **LOW)]
     assert found == expected
+
+
+def test_calls_at_the_same_time_get_folders_of_their_own(folder):
+    start = threading.Barrier(8)
+
+    def claim(_):
+        start.wait(5)
+        return RunFolder(
+            Path("runs/a"), save=True, save_txt=False, save_conf=False, save_crop=False
+        ).path
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(claim, range(8)))) == 8

@@ -107,6 +107,14 @@ def test_a_socket_that_sends_nothing_and_ends_its_side_is_answered(live):
     assert found == sorted(set(found))
 
 
+def test_a_name_of_one_odd_byte_is_a_name(live, caplog):
+    with socket.create_connection(("127.0.0.1", live.json_port), timeout=20) as client:
+        client.sendall(b"GET \xa0\r\n\r\n")
+        assert client.recv(8) == b"HTTP/1.0"
+    until(lambda: live.clients == 0)
+    assert not caplog.records
+
+
 def test_frames_are_the_parts_that_darknet_sends(live):
     connection = http.client.HTTPConnection("127.0.0.1", live.mjpeg_port, timeout=20)
     connection.request("GET", "/")

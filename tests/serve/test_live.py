@@ -6,6 +6,8 @@ import re
 import socket
 import time
 from contextlib import closing, contextmanager
+from itertools import islice
+from threading import Event
 
 import pytest
 from PIL import Image
@@ -13,6 +15,7 @@ from PIL import Image
 from engine import cli
 from engine.cli import _tracking
 from engine.errors import InputError
+from engine.sources import video
 from engine.track import Line, ScenePlan, Zone
 from tests import needs
 from tests.pictures import write_video
@@ -278,3 +281,19 @@ def test_settings_in_vain_are_refused(capsys, words, reason):
 
 def test_labels_of_metrics_may_be_any_text():
     assert metrics.labels(line='a"b\\c\n\udce9') == 'line="a\\"b\\\\c\\n\\\\udce9"'
+
+
+def test_streams_are_only_read(live):
+    for way in ("mjpeg", "jsonl"):
+        assert live.post(f"/sources/0/{way}", b"").status == 405
+
+
+def test_a_short_video_is_played_at_its_own_speed(tmp_path):
+    path = write_video(tmp_path / "short.mp4", count=2)  # at 10 frames a second
+    stopped = Event()
+    frames = video.played_frames(str(path), stopped=stopped, title="short", on_lost=print)
+    began = time.monotonic()
+    for _ in islice(frames, 10):
+        pass
+    stopped.set()
+    assert time.monotonic() - began > 0.8

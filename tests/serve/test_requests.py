@@ -194,6 +194,14 @@ def outputs(reply):
     }
 
 
+@pytest.mark.parametrize("length", ["0" * 18 + "1" * 4400, "-1", "x", "99"])
+def test_a_wrong_length_of_kserves_header_is_refused(server, length):
+    headers = {"Inference-Header-Content-Length": length}
+    reply = server.post("/v2/models/net/infer", b"{}", **headers)
+    assert reply.status == 400
+    assert reply.error.startswith("Inference-Header-Content-Length: expected a length")
+
+
 def test_kserve_infers_as_the_detector(server, detector, pictures):
     reply = infer(server, pictures[0], b"broken", pictures[1], parameters={"threshold": 0.3})
     assert (reply.status, reply.found["id"], reply.found["model_name"]) == (200, "7", "net")

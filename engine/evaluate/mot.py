@@ -69,7 +69,7 @@ class Tally:
     @property
     def mota(self) -> float:
         errors = self.misses + self.switches + self.false_positives
-        return 1 - errors / max(1, self.objects)
+        return (self.objects - errors) / max(1, self.objects)  # as TrackEval, also without objects
 
     @property
     def motp(self) -> float:

@@ -235,4 +235,4 @@ def test_folders_are_paired_by_the_names_of_results(tmp_path):
 
 
 def test_false_boxes_where_nothing_is_there_are_errors():
-    assert Tally(boxes=2, false_positives=2).mota == -1
+    assert Tally(boxes=2, false_positives=2).mota == -2

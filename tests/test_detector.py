@@ -326,6 +326,39 @@ def test_a_copied_image_keeps_its_name_and_orientation(detector, tmp_path):
     assert found.path == str(tmp_path / "x.tif")
 
 
+def test_files_in_memory_keep_their_names(detector, files):
+    class Named(io.BytesIO):
+        pass
+
+    def named(kind):
+        for number, path in enumerate(files):
+            with kind(path.read_bytes()) as file:
+                file.name = f"cam{number}.png"
+                yield file
+
+    for kind in (io.BytesIO, Named):
+        found = list(detector.stream(named(kind), workers=2))
+        assert [each.path for each in found] == [f"cam{each}.png" for each in range(len(files))]
+
+
+def test_files_that_take_long_are_read_by_the_workers(detector, files):
+    class Slow(io.RawIOBase):
+        def __init__(self, content):
+            self.file = io.BytesIO(content)
+            self.thread = None
+
+        def readable(self):
+            return True
+
+        def readinto(self, memory):
+            self.thread = threading.current_thread().name
+            return self.file.readinto(memory)
+
+    slow = [Slow(path.read_bytes()) for path in files]
+    assert len(list(detector.stream(iter(slow), workers=3))) == len(files)
+    assert all(each.thread.startswith("stream-make") for each in slow)
+
+
 def test_files_that_are_closed_after_they_were_given_are_read(detector, files):
     def opened():
         for path in files:

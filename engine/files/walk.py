@@ -28,7 +28,11 @@ def walk(
             continue
         yield inner, folders, files
         paths = [os.path.join(inner, each) for each in reversed(folders)]  # noqa: PTH118
-        waiting += [each for each in paths if not os.path.islink(each)]  # noqa: PTH114
+        waiting += [each for each in paths if not (os.path.islink(each) or _is_junction(each))]  # noqa: PTH114
+
+
+# Windows; Python has it since 3.12
+_is_junction: Callable[[str], bool] = getattr(os.path, "isjunction", lambda path: False)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

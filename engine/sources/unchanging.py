@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
+import os
+import stat
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from engine.errors import ImageError
+from engine.sources.archive import NamedBytes
 from engine.vision import picture_limits
-from engine.vision.image import Picture, encoded_of, is_image
+from engine.vision.image import Picture, encoded_of, is_image, path_of
 
 _MOST_VALUES = 4  # for each pixel
+_OPENERS = ("tarfile", "tempfile", "zipfile")  # modules
 
 
 def unchanging(
@@ -42,9 +46,9 @@ def _taken(
             return source if is_refused or may_stay(source) else source.copy()
         if isinstance(source, (bytearray, memoryview)):
             return bytes(source)
-        if type(source) is io.BytesIO:
-            return source.read()
-        if _is_open_file(source):
+        if type(source) is io.BytesIO and path_of(source) is None:
+            return source.read()  # bytes, which processes decode
+        if _is_file_at_hand(source):
             return encoded_of(source)
         if is_image(source):
             return read(source)
@@ -57,11 +61,17 @@ def _taken(
     return source
 
 
-def _is_open_file(source: object) -> bool:
-    """Tell whether a source is a file of open(), tempfile, zipfile or tarfile.
+def _is_file_at_hand(source: object) -> bool:
+    """Tell whether a source is a file that is read at once, and that its owner may close soon.
 
-    Those of this package are read where it is their turn: on a thread of their own, or once.
+    Others, such as the answer of a server, may take long, and are read when it is their turn.
     """
-    if isinstance(source, io.BytesIO):  # a member of an archive that this package reads
+    if isinstance(source, NamedBytes):  # of this package, for one picture
         return False
-    return isinstance(source, io.IOBase) or isinstance(getattr(source, "file", None), io.IOBase)
+    if isinstance(source, io.BytesIO) or type(source).__module__ in _OPENERS:
+        return True
+    try:
+        number = source.fileno() if isinstance(source, io.IOBase) else -1
+        return number >= 0 and stat.S_ISREG(os.fstat(number).st_mode)
+    except (OSError, ValueError):  # it has no number, or is closed
+        return False

@@ -20,7 +20,7 @@ NOISE = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
     slow_except(["cuda:7", "gpu"], ["cuda", "cuda:0", "cuda:7", "cuda:x", "gpu", "cpu:0", "cpu:x"]),
 )
 def test_71_missing_device_is_one_error_line(tiny_detector, tmp_path, device):
-    if device in ("cuda", "cuda:0") and library.search(library.DRIVER).path:
+    if device in ("cuda", "cuda:0") and library.find(library.DRIVER):
         pytest.skip("this machine has NVIDIA's driver")
     Image.fromarray(NOISE).save(tmp_path / "street.png")
     options = [each for each in tiny_detector.options if each not in ("--device", "cpu")]

@@ -127,7 +127,8 @@ class _ImageIds:
         self._images = images
         self._users: dict[ImageId, str] = {}
         videos = [each.media.name for each in known if each.media.has_frames]
-        if videos and len(known) > 1:
+        found = [each for each in known if each.media.kind is not MediaKind.BROKEN]
+        if videos and len(found) > 1:
             raise InputError(
                 f"{option}: {shown(videos[0])}: its frames have the ids 0, 1, …, which pictures of "
                 "other sources may have, too. Detect in it alone, or use --coco-dataset"

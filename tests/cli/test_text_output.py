@@ -126,3 +126,5 @@ def test_a_file_that_another_run_has_replaced_meanwhile_is_refused(tmp_path, mon
     assert seen
     with pytest.raises(InputError, match="another run writes it"):
         second.begin({}, ())
+    first.finish()
+    second.discard()

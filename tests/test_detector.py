@@ -176,6 +176,12 @@ def test_a_stream_keeps_the_order(detector, files):
     assert streamed == [values(result) for result in detector(files)]
 
 
+def encoded(pixels):
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, "BMP")
+    return content.getvalue()
+
+
 def frames_of_one_buffer(pictures):
     buffer = np.empty_like(pictures[0])
     for each in pictures:
@@ -191,55 +197,41 @@ def frames_of_one_image(pictures):
 
 
 def frames_of_one_file(pictures):
-    first, *others = map(Image.fromarray, pictures)
-    file = io.BytesIO()
-    first.save(file, "TIFF", save_all=True, append_images=others)
-    yield from ImageSequence.Iterator(Image.open(file))
-
-
-def images_of_one_file(pictures):
-    """Images that are decoded by nobody before the file holds the next one."""
-    file = io.BytesIO()
-    for each in pictures:
-        file.seek(0)
-        Image.fromarray(each).save(file, "BMP")
-        file.seek(0)
-        yield Image.open(file)
-
-
-def images_of_closed_files(pictures):
-    for each in pictures:
-        with io.BytesIO() as file:
-            Image.fromarray(each).save(file, "PNG")
-            with Image.open(file) as image:
-                yield image
-
-
-def encoded_in_one_buffer(pictures):
-    file, buffer = io.BytesIO(), bytearray()
-    for each in pictures:
-        file.seek(0)
-        Image.fromarray(each).save(file, "BMP")
-        buffer[:] = file.getvalue()
-        yield buffer
+    yield from pages(pictures)
 
 
 def one_file(pictures):
     file = io.BytesIO()
     for each in pictures:
         file.seek(0)
-        Image.fromarray(each).save(file, "BMP")
+        file.write(encoded(each))
         file.seek(0)
         yield file
+
+
+def images_of_one_file(pictures):
+    """Images that nobody decodes before the file holds the next one."""
+    return map(Image.open, one_file(pictures))
+
+
+def images_of_closed_files(pictures):
+    for each in pictures:
+        with io.BytesIO(encoded(each)) as file, Image.open(file) as image:
+            yield image
+
+
+def encoded_in_one_buffer(pictures):
+    buffer = bytearray()
+    for each in pictures:
+        buffer[:] = encoded(each)
+        yield buffer
 
 
 def members_of_zip(pictures):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for number, each in enumerate(pictures):
-            content = io.BytesIO()
-            Image.fromarray(each).save(content, "BMP")
-            archive.writestr(f"{number}.bmp", content.getvalue())
+            archive.writestr(f"{number}.bmp", encoded(each))
         for name in archive.namelist():
             with archive.open(name) as member:
                 yield member
@@ -249,12 +241,9 @@ def members_of_tar(pictures):
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
         for number, each in enumerate(pictures):
-            content = io.BytesIO()
-            Image.fromarray(each).save(content, "BMP")
-            entry = tarfile.TarInfo(f"{number}.bmp")
-            entry.size = content.tell()
-            content.seek(0)
-            archive.addfile(entry, content)
+            content, entry = encoded(each), tarfile.TarInfo(f"{number}.bmp")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
     file.seek(0)
     with tarfile.open(fileobj=file) as archive:
         for entry in archive:
@@ -264,7 +253,7 @@ def members_of_tar(pictures):
 def temporary_files(pictures):
     for each in pictures:
         with tempfile.NamedTemporaryFile() as file:
-            Image.fromarray(each).save(file, "BMP")
+            file.write(encoded(each))
             file.seek(0)
             yield file
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli import FAILED, _model, _sources
-from engine.cli._json_report import JsonReport
+from engine.cli._json_report import JsonReport, refuse_others
 from engine.cli._stderr import print_stderr
 from engine.errors import ImageError, InputError
 
@@ -47,9 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--list {arguments.list}: expected no other pictures, got {more[0]!r}")
     paths = [str(path) for path in read_list(Path(arguments.list))]
     document = JsonReport.of(arguments, [arguments.list, arguments.labels, *paths])
-    for name, default in _OTHERS.items():
-        if getattr(arguments, name) != default:
-            raise InputError(f"--{name.replace('_', '-')}: not with --list, whose output is --json")
+    refuse_others("--list", arguments, _OTHERS)
     chosen = {
         "top_k": arguments.top_k,
         "max_pixels": arguments.max_pixels,

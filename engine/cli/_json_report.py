@@ -5,15 +5,26 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from engine.cli import _model, _output_files
+from engine.errors import InputError
 from engine.files.atomic import write_new
 from engine.version import __version__
 
 JSON_VERSION = 1
+
+
+def refuse_others(
+    option: str, arguments: argparse.Namespace, defaults: Mapping[str, object]
+) -> None:
+    """Refuse options that have no use together with `option`, if they differ from `defaults`."""
+    for name, default in defaults.items():
+        if getattr(arguments, name) != default:
+            other = f"--{name.replace('_', '-')}"
+            raise InputError(f"{other}: not with {option}, whose output is --json")
 
 
 class JsonReport:

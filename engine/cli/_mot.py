@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from engine.cli._json_report import JsonReport
+from engine.cli._json_report import JsonReport, refuse_others
 from engine.cli._table import Cell, align
 from engine.errors import InputError
 from engine.evaluate.mot import Tally, tally
@@ -50,9 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare identities with ground truth, print the metrics, return the exit status."""
     if arguments.inputs:
         raise InputError(f"--mot: expected no LIST, DIR or JSON, got {arguments.inputs[0]!r}")
-    for name, default in _OTHERS.items():
-        if getattr(arguments, name) != default:
-            raise InputError(f"--{name.replace('_', '-')}: not with --mot, whose output is --json")
+    refuse_others("--mot", arguments, _OTHERS)
     truth, found = arguments.mot
     pairs = list(find_pairs(truth, found))
     document = None

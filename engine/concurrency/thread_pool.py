@@ -91,7 +91,7 @@ class ThreadPool:
 
     def wait(self, deadline: float) -> None:
         """Wait until all threads have left, or until `deadline` on time.monotonic()."""
-        if os.getpid() != self._process:  # a forked child has none of them
+        if os.getpid() != self._process:  # the threads are those of the parent
             return
         for finished in self._finished:
             remaining = max(0.0, deadline - time.monotonic())

@@ -14,7 +14,7 @@ import engine.errors
 from engine.errors import EngineError, InputError
 from engine.files.naming import shown
 from engine.fleet import shard_plan
-from engine.fleet.listing import Entry
+from engine.fleet.listing import PLAN, RUN, Entry
 from engine.fleet.packed_model import PackedModel
 from engine.fleet.rows import Tally
 from engine.fleet.shard_files import FORMATS, ShardFiles, ShardResult, ShardWorker
@@ -23,7 +23,6 @@ from engine.fleet.worker_pool import LOCAL, WorkerResources, map_tasks, ray_sess
 
 __all__ = ["LOCAL", "DetectionRun", "WorkerResources", "ray_session"]
 
-FILE = "run.json"
 VERSION = 1
 
 _READER_THREADS = 16  # for finished shards, whose storage may have a high latency
@@ -66,9 +65,9 @@ class DetectionRun:
         existing = folder.names()
         if overwrite:
             _delete_run(folder, existing)
-        elif FILE in existing:
+        elif RUN in existing:
             return cls._resume(folder, parameters, entries, size)
-        elif existing - {shard_plan.FILE}:
+        elif existing - {PLAN}:
             hint = "Name another folder, or pass --overwrite"
             raise InputError(f"{shown(out)}: contains other files. {hint}")
         return cls._planned(folder, parameters, entries, size)
@@ -91,7 +90,7 @@ class DetectionRun:
             raise InputError(problems[0] if problems else "no picture named: the lists are empty")
         # Written last, so that a folder with this file has a complete plan.
         counts = {"shards": shards, "pictures": pictures}
-        folder.write(FILE, json.dumps({**parameters, **counts}, indent=1).encode())
+        folder.write(RUN, json.dumps({**parameters, **counts}, indent=1).encode())
         return cls(_files(folder, parameters), shards, pictures, tuple(problems))
 
     @classmethod
@@ -103,10 +102,10 @@ class DetectionRun:
         size: int | None,
     ) -> DetectionRun:
         try:
-            earlier = json.loads(folder.read(FILE))
+            earlier = json.loads(folder.read(RUN))
             del earlier["shards"], earlier["pictures"]
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{shown(folder.name)}: {FILE}: is damaged") from None
+            raise InputError(f"{shown(folder.name)}: {RUN}: is damaged") from None
         for name in sorted({*earlier, *parameters}):
             if earlier.get(name) != parameters.get(name):
                 old, new = (json.dumps(each.get(name))[:80] for each in (earlier, parameters))
@@ -178,6 +177,6 @@ def _delete_run(folder: Folder, existing: Iterable[str]) -> None:
     shards = sorted(
         each for each in existing if each.startswith("shard-") and each.endswith(suffixes)
     )
-    for name in (FILE, shard_plan.FILE, *shards):
+    for name in (RUN, PLAN, *shards):
         if name in existing:
             folder.delete(name)

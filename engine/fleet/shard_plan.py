@@ -15,10 +15,8 @@ import pyarrow.parquet
 
 from engine.errors import InputError
 from engine.files.naming import shown
-from engine.fleet.listing import Entry
+from engine.fleet.listing import PLAN, Entry
 from engine.fleet.storage import Folder
-
-FILE = "pictures.parquet"
 
 _SHARDS = 100  # unless that makes shards too small or too large
 _MIN_PICTURES = 32
@@ -55,7 +53,7 @@ def write(
             pictures += sum(each.pictures for each in shard)
             table.write_table(_to_table(shard))
     if shards > (before.shards if before else 0):
-        folder.write(FILE, content.getvalue())
+        folder.write(PLAN, content.getvalue())
     return shards, pictures
 
 
@@ -63,7 +61,7 @@ class ShardPlan:
     """The plan in the folder of a run."""
 
     def __init__(self, folder: Folder) -> None:
-        self._table = pyarrow.parquet.ParquetFile(folder.open(FILE))
+        self._table = pyarrow.parquet.ParquetFile(folder.open(PLAN))
         self.shards: int = self._table.num_row_groups
 
     def without_planned(self, entries: Iterable[Entry]) -> Iterator[Entry]:

@@ -126,8 +126,9 @@ def items_of(
     may_group = (are_listed or isinstance(sources, (list, tuple))) and not is_untrusted
 
     def kind_together(given: Item | Media) -> MediaKind | None:
-        is_one = may_group and isinstance(given, Media) and selection.reads_together(given.kind)
-        return given.kind if is_one and isinstance(given, Media) else None
+        if may_group and isinstance(given, Media) and selection.reads_together(given.kind):
+            return given.kind
+        return None
 
     given = _expanded(sources, recursive=recursive)
     if not selection.may_be_endless:

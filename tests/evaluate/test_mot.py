@@ -35,7 +35,7 @@ def frames_of(truth, found):
 
 
 def ways_to_pair(left, right):
-    """Yield every way to pair as many as possible of two lists."""
+    """Yield every way to pair the elements of two lists, until one list is used up."""
     if len(left) > len(right):
         for way in ways_to_pair(right, left):
             yield [(a, b) for b, a in way]

@@ -6,7 +6,6 @@ import re
 import socket
 import struct
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -333,13 +332,6 @@ def test_invalid_access_is_refused_at_the_start(given):
         Access(**given)
 
 
-def wait_for(is_so):
-    deadline = time.monotonic() + 10
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_access_log_goes_on_after_its_folder_was_away(tmp_path, monkeypatch):
     monkeypatch.setattr(access, "_MAX_QUEUED_LINES", 50)
     path = tmp_path / "log/access.log"
@@ -350,12 +342,12 @@ def test_access_log_goes_on_after_its_folder_was_away(tmp_path, monkeypatch):
                 log.add("127.0.0.1", "GET", "/x", 200, 1, 0.1)
 
         add()
-        wait_for(lambda: path.exists() and path.read_text())
+        until(lambda: path.exists() and path.read_text())
         path.parent.rename(tmp_path / "old")
         add()
-        wait_for(log._queue.empty)
+        until(log._queue.empty)
         path.parent.mkdir()
-        wait_for(lambda: add() or path.exists())
+        until(lambda: add() or path.exists())
         log._handler.acquire()  # as a disk that is slow
         add(100)
         log._handler.release()

@@ -38,7 +38,7 @@ def test_recursive_goes_into_folders_of_folders(tree):
 
 @pytest.fixture
 def deep(tree):
-    """Make 1,200 folders inside each other, with a picture; pytest cannot remove so many."""
+    """Make 1,200 folders inside each other, and remove them, which pytest cannot do."""
     for _ in range(1200):
         os.mkdir("d")  # noqa: PTH102
         os.chdir("d")

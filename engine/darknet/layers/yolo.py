@@ -76,11 +76,11 @@ class YoloBase(DetectionLayer):
 
     @abstractmethod
     def of_output(self) -> dict[str, Any]:
-        """Return what the output of this kind has besides."""
+        """Return the arguments of YoloOutput that this kind of layer has alone."""
 
     @abstractmethod
     def of_head(self) -> dict[str, Any]:
-        """Return what the head of this kind has besides."""
+        """Return the arguments of YoloHead that this kind of layer has alone."""
 
     def selected_anchors(self) -> Anchors:
         return select_anchors(self, self.anchors, self.num, self.mask)

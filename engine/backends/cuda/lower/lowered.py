@@ -17,7 +17,7 @@ from engine.plan.ops import Conv2d, Head, Op, Tensor
 
 
 class _Launch:
-    """What a program enqueues for an op or a head."""
+    """An op or a head, with what a program enqueues for it."""
 
     op: Op | Head
 

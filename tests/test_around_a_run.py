@@ -52,7 +52,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         ("calls", {"one array": "<= 0.18", "one pinned array": "<= 0.14"}),
         ("arrays", {"2 ordinary arrays in turn": ">= 40000"}),
-        ("jpegs", {"share of workers x one thread": ">= 0.8"}),
+        ("jpegs", {"share of workers x one thread with Pillow": ">= 0.8"}),
         ("decoded", {"to boxes, 2 workers: share": ">= 0.85"}),
     ],
 )

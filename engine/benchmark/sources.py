@@ -27,7 +27,7 @@ from engine.inputs import Intake
 from engine.picture_runs import Pace, PictureRuns
 from engine.settings import Settings
 from engine.sources.card_decoder import CardDecoder
-from engine.vision import image
+from engine.vision import image, turbo_jpeg
 from engine.vision.boxes import Kind, Suppression
 from engine.vision.image import Picture
 from engine.vision.plain_jpeg import plain_jpeg
@@ -145,7 +145,8 @@ def advice(times: SourceTimes, *, processors: int, precision: str, is_gpu: bool)
         case "decode" if times.at_once["decode"] < processors:
             return f"--workers {processors}, the number of processors, decodes more at once"
         case "decode":
-            return "more processors, or smaller pictures"
+            command = turbo_jpeg.command_that_helps()
+            return f"{command or 'more processors'}, or smaller pictures"
         case "copy":
             return "pass rows of an array from Detector.pin(), which needs no copy"
         case "scale" if times.at_once["scale"] < processors:

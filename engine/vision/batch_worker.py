@@ -6,6 +6,7 @@ They end when the decoder closes its end of the connection.
 from __future__ import annotations
 
 import logging
+import math
 import mmap
 import os
 import socket
@@ -17,11 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from engine.arrays import Array
 from engine.errors import ImageError
 from engine.files.stamp import Stamp
 from engine.vision import decode_process, image
 from engine.vision.batch_channel import BatchChannel, Decoded, Entry, Following, Job, LeftEncoded
+from engine.vision.image import Picture
 from engine.vision.plain_jpeg import PlainJpeg, plain_jpeg
+from engine.vision.turbo_jpeg import new_pixels
 
 _ALIGNMENT = 16  # as in the memory of a card, so that adjacent pictures are one copy
 
@@ -100,6 +104,7 @@ class _Worker:
                     orient=job.orient,
                     max_pixels=job.max_pixels,
                     lenient=job.lenient,
+                    decoder=writer.decode,
                 )
             except (ImageError, MemoryError):  # the caller finds the same, and tells it
                 yield None
@@ -151,13 +156,29 @@ class _Writer:
         self.used = 0
         self._memory = memory
         self._room = room
+        self._lent: Array | None = None  # memory at the place of what is written next
 
     def has_room(self, size: int) -> bool:
         return self.used + size + 2 * _ALIGNMENT <= self._room
 
     def write(self, values: np.ndarray[Any, Any]) -> int:
         """Return the place of the values."""
-        place = -(-self.used // _ALIGNMENT) * _ALIGNMENT
-        np.ndarray(values.shape, values.dtype, self._memory, place)[...] = values
+        place = self._place
+        if values is not self._lent:
+            np.ndarray(values.shape, values.dtype, self._memory, place)[...] = values
         self.used = place + values.nbytes
         return place
+
+    def decode(self, content: bytes, name: str, *, channels: int, **options: Any) -> Picture:
+        """Decode a picture, where write() would put its pixels if that is possible."""
+        return image.read_encoded(content, name, make=self._lend, **options)
+
+    def _lend(self, shape: tuple[int, int, int]) -> Array:
+        if not self.has_room(math.prod(shape)):
+            return new_pixels(shape)
+        self._lent = np.ndarray(shape, np.uint8, self._memory, self._place)
+        return self._lent
+
+    @property
+    def _place(self) -> int:
+        return -(-self.used // _ALIGNMENT) * _ALIGNMENT

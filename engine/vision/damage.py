@@ -39,11 +39,14 @@ _RESTARTS = tuple(bytes((0xFF, 0xD0 + number)) for number in range(8))
 _CODED = b"\x55" * 1024  # data that a decoder uses only where blocks are missing
 
 
-def describe(content: bytes, image: Image.Image) -> str | None:
-    """Return what is wrong with an encoded picture that was decoded, or None."""
-    if content.startswith(_PNG):
-        return _damage_of_png(content, image)
-    return _damage_of_jpeg(content, image) if content.startswith(_JPEG) else None
+def describe(content: bytes, image: Image.Image | None) -> str | None:
+    """Return what is wrong with an encoded picture that was decoded, or None.
+
+    Without an image it is a JPEG whose decoder has not missed any data.
+    """
+    if content.startswith(_JPEG):
+        return _damage_of_jpeg(content, image)
+    return _damage_of_png(content, image) if image and content.startswith(_PNG) else None
 
 
 def _damage_of_png(content: bytes, image: Image.Image) -> str | None:
@@ -90,7 +93,7 @@ def _image_data(content: bytes) -> Iterator[bytes]:
         place += 12 + size
 
 
-def _damage_of_jpeg(content: bytes, image: Image.Image) -> str | None:
+def _damage_of_jpeg(content: bytes, image: Image.Image | None) -> str | None:
     """Look for what cannot be in or between the scans: other markers, data after a segment.
 
     At the end of a single scan whose last block is grey, look for missing data.
@@ -101,7 +104,8 @@ def _damage_of_jpeg(content: bytes, image: Image.Image) -> str | None:
         if found is None:
             return None
         if content[found.start() + 1] == _EOI:
-            if scans == 1 and _is_last_block_grey(image) and _lacks_blocks(content, found.start()):
+            is_grey = image is not None and scans == 1 and _is_last_block_grey(image)
+            if is_grey and _lacks_blocks(content, found.start()):
                 return "lacks data before its end: the missing part is grey"
             return None
         marker, end = content[found.start() + 1], found.end()

@@ -8,13 +8,15 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from io import BytesIO
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from engine.arrays import Array
 from engine.concurrency import fork_safety
 from engine.errors import ImageError
 from engine.files.naming import line_of
 from engine.vision.chroma import has_440_chroma, load_440
 from engine.vision.decoding_cost import affordable
+from engine.vision.turbo_jpeg import MakePixels, decode_whole, new_pixels
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -33,6 +35,14 @@ _RAISE_LIMIT = ", or raise the limit: detect --max-pixels, load(max_pixels=...)"
 _log = logging.getLogger("engine")
 
 
+class Decoded(NamedTuple):
+    """A decoded picture: either Pillow's image is loaded, or its pixels are in an array."""
+
+    image: Image.Image
+    orientation: int  # of its EXIF, from 1 (upright) to 8
+    pixels: Array | None = None
+
+
 def decode(
     content: bytes,
     name: str,
@@ -41,16 +51,18 @@ def decode(
     lenient: bool = False,
     hint: str = "",
     admit: Admit | None = None,
-) -> tuple[Image.Image, int]:
-    """Return the first frame, loaded, and its EXIF orientation from 1 (upright) to 8.
+    make: MakePixels = new_pixels,
+) -> Decoded:
+    """Decode the first frame.
 
     Pillow has already applied the orientation of a TIFF, but of no other format. With `lenient` a
-    JPEG may lack its end; `hint` says where to ask for that.
+    JPEG may lack its end; `hint` says where to ask for that. Pixels that do not become Pillow's
+    lie in an array from `make`.
     """
     is_jpeg = content.startswith(_JPEG)
     hint = hint if is_jpeg and not lenient else ""
     try:
-        return _decode(content, name, max_pixels=max_pixels, hint=hint, admit=admit)
+        return _decode(content, name, make, max_pixels=max_pixels, hint=hint, admit=admit)
     except ImageError:
         if not (lenient and is_jpeg):
             raise
@@ -63,25 +75,33 @@ def decode(
 
 def _decode_completed(
     content: bytes, name: str, *, max_pixels: int, admit: Admit | None
-) -> tuple[Image.Image, int] | None:
+) -> Decoded | None:
     for end in _ENDS:
         with suppress(ImageError):
-            return _decode(content + end, name, max_pixels=max_pixels, admit=admit)
+            return _decode(content + end, name, new_pixels, max_pixels=max_pixels, admit=admit)
     return None
 
 
 def _decode(
-    content: bytes, name: str, *, max_pixels: int, admit: Admit | None, hint: str = ""
-) -> tuple[Image.Image, int]:
+    content: bytes,
+    name: str,
+    make: MakePixels,
+    *,
+    max_pixels: int,
+    admit: Admit | None,
+    hint: str = "",
+) -> Decoded:
     image = open_image(content, name)
     check_size(*image.size, name, max_pixels=max_pixels)
-    if admit is not None:
+    if admit is not None:  # untrusted: by Pillow alone, whose use of memory is known
         admit(image)
+    elif (pixels := decode_whole(content, image, make)) is not None:
+        return Decoded(image, _orientation(image), pixels)
     if not has_440_chroma(image):
-        return load(image, name, max_pixels=max_pixels, hint=hint)
+        return Decoded(*load(image, name, max_pixels=max_pixels, hint=hint))
     with _QUIET:
         try:
-            return load_440(image), _orientation(image)
+            return Decoded(load_440(image), _orientation(image))
         except Exception as error:
             raise decode_error(name, error, hint) from error
 

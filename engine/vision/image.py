@@ -20,9 +20,18 @@ from engine.files.regular import open_without_waiting, read_at_once
 from engine.files.stamp import NO_FILE, Stamp
 from engine.vision import damage as damages
 from engine.vision import picture_limits
-from engine.vision.decode import LENIENT_HINT, Admit, check_size, decode, decode_error, load
+from engine.vision.decode import (
+    LENIENT_HINT,
+    Admit,
+    Decoded,
+    check_size,
+    decode,
+    decode_error,
+    load,
+)
 from engine.vision.orientation import as_stored, upright
 from engine.vision.pixels import from_array, from_image, with_channels
+from engine.vision.turbo_jpeg import MakePixels, new_pixels
 
 if TYPE_CHECKING:
     from PIL import Image  # as slow to import as NumPy, and not needed for arrays
@@ -240,7 +249,8 @@ def read(
         if _is_array(source):
             picture = Picture(_read_array(source, name, bgr=bgr, max_pixels=most))
         elif is_image(source):
-            picture = _from_loaded(*load(source, name, max_pixels=most), name, orient=orient)
+            loaded = Decoded(*load(source, name, max_pixels=most))
+            picture = _from_decoded(loaded, name, orient=orient)
         else:
             decode_encoded = decoder or _read_encoded_here
             content, stamp = _content(source, name)
@@ -291,27 +301,34 @@ def read_encoded(
     lenient: bool,
     hint: str = "",
     admit: Admit | None = None,
+    make: MakePixels = new_pixels,
 ) -> Picture:
     """Decode an encoded picture with the channels that it has, without a path.
 
-    `hint` ends the error for a damaged JPEG.
+    `hint` ends the error for a damaged JPEG. The pixels of whole ones may lie in what `make` gives.
     """
-    image, orientation = decode(
-        content, name, max_pixels=max_pixels, lenient=lenient, hint=hint, admit=admit
+    decoded = decode(
+        *(content, name),
+        max_pixels=max_pixels,
+        lenient=lenient,
+        hint=hint,
+        admit=admit,
+        make=make,
     )
-    found = damages.describe(content, image)
+    found = damages.describe(content, decoded.image if decoded.pixels is None else None)
     if found:
         _log.warning("%s: %s", name, found)
-    return replace(_from_loaded(image, orientation, name, orient=orient), damage=found)
+    return replace(_from_decoded(decoded, name, orient=orient), damage=found)
 
 
 def _read_encoded_here(content: bytes, name: str, *, channels: int, **options: Any) -> Picture:
     return read_encoded(content, name, hint=LENIENT_HINT, **options)
 
 
-def _from_loaded(image: Image.Image, orientation: int, name: str, *, orient: bool) -> Picture:
+def _from_decoded(decoded: Decoded, name: str, *, orient: bool) -> Picture:
+    image, orientation, pixels = decoded
     try:
-        pixels = from_image(image, name)
+        pixels = from_image(image, name) if pixels is None else pixels
     except ImageError:
         raise
     except Exception as error:  # Pillow cannot convert the mode

@@ -43,3 +43,11 @@ def test_what_workers_do_counts_together_and_is_shared(milliseconds, bound):
 def test_advice_fits_the_stage(found, options, expected):
     usual = {"processors": 4, "precision": "float32", "is_gpu": False}
     assert expected in advice(found, **{**usual, **options})
+
+
+def test_the_extra_for_jpegs_is_named_where_it_helps(monkeypatch):
+    monkeypatch.setattr("engine.vision.turbo_jpeg._decoder", lambda: None)
+    found = times(decode=9.0, forward=0.1)
+    said = advice(found, processors=4, precision="float32", is_gpu=False)
+    assert said.startswith("pip install")
+    assert "[jpeg]'" in said

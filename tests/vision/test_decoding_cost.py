@@ -30,7 +30,7 @@ def test_scaled_samples_are_those_of_pillow(kind, bands, maximum):
     samples = np.random.default_rng(0).integers(0, maximum + 1, (6, 7, bands))
     samples = samples.astype(">u2" if maximum > 255 else np.uint8)
     content = kind + b"\n# by hand\n7 6\n%d\n" % maximum + samples.tobytes()
-    got, _ = decode.decode(content, "picture", max_pixels=100)
+    got = decode.decode(content, "picture", max_pixels=100).image
     expected = Image.open(io.BytesIO(content))
     assert np.array_equal(np.asarray(got), np.asarray(expected))
 

@@ -108,12 +108,15 @@ def run(arguments: argparse.Namespace) -> int:
     if rules.method == "darknet" and arguments.resize == "cfg":
         arguments.resize = "exact"  # the same with darknet's rounding: IoUs depend on it
     source = _source(arguments)
+    _check_truth_options(arguments, source)
     document = JsonReport.of(arguments, [source, arguments.detections])
     folders = {name: _new_folder(arguments, name) for name in ("curves", "save_coco")}
     if folders["save_coco"]:
         reserved = _output_files.ReservedPaths([source, arguments.detections])
         for file in coco_files.files_in(folders["save_coco"]):
             reserved.reserve("--save-coco", str(file))
+        if document and not document.is_stdout:
+            reserved.reserve("--json", arguments.json)
     if arguments.detections:
         truth = _truth(arguments, source, _names(arguments.names))
         _protect_inputs(truth, document, folders["curves"])
@@ -219,6 +222,18 @@ def _source(arguments: argparse.Namespace) -> str:
     return inputs[0]
 
 
+def _check_truth_options(arguments: argparse.Namespace, source: str) -> None:
+    """Refuse the option of another kind of ground truth."""
+    if _is_coco(source) and arguments.labels:
+        raise InputError(f"--labels: {shown(source)} holds its labels itself. Leave --labels out")
+    if arguments.images and not _is_coco(source):
+        raise InputError(f"--images: belongs to a COCO .json file, got {shown(source)}")
+
+
+def _is_coco(source: str) -> bool:
+    return Path(source).suffix.lower() == ".json"
+
+
 def _names(file: str | None) -> list[str] | None:
     from engine.evaluate.text_files import read_text
 
@@ -232,7 +247,7 @@ def _truth(arguments: argparse.Namespace, source: str, names: Sequence[str] | No
     from engine.evaluate import coco_files
     from engine.outputs import labelled_pictures
 
-    if Path(source).suffix.lower() == ".json":
+    if _is_coco(source):
         return coco_files.read_truth(source, names, pictures=arguments.images)
     if names is None:
         raise InputError(
@@ -245,7 +260,7 @@ def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -
     """Read the ground truth for a detector; if that has no names, those of a COCO file are used."""
     from engine.evaluate.coco_files import class_numbers, is_name, matched_in_order
 
-    if Path(source).suffix.lower() == ".json" and not any(map(is_name, detector.labels)):
+    if _is_coco(source) and not any(map(is_name, detector.labels)):
         truth = _truth(arguments, source, None)
         is_numbered = len(class_numbers(truth.names)) == len(truth.names)  # "class 10" is class 10
         if not is_numbered and len(truth.names) == len(detector.labels):
@@ -305,7 +320,7 @@ def average_precisions(detector: Detector, source: str) -> dict[str, float | Non
     from engine.evaluate.score import score
     from engine.outputs import labelled_pictures
 
-    if Path(source).suffix.lower() == ".json":
+    if _is_coco(source):
         truth = coco_files.read_truth(source, detector.labels)
     else:
         truth = labelled_pictures.read(source, detector.labels)

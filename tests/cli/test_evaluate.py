@@ -364,6 +364,28 @@ def test_inputs_are_not_replaced(evaluate, dataset, tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+def test_options_of_another_kind_of_ground_truth_are_refused(evaluate, dataset, tmp_path):
+    saved = tmp_path / "saved"
+    assert evaluate(dataset, "--save-coco", saved)[0] == 0
+    status, _, err = evaluate(dataset, "--images", dataset / "images")
+    assert (status, err) == (2, f"Error: --images: belongs to a COCO .json file, got {dataset}\n")
+    truth = saved / "ground_truth.json"
+    status, _, err = evaluate(truth, "--images", dataset / "images", "--labels", dataset)
+    problem = f"--labels: {truth} holds its labels itself. Leave --labels out"
+    assert (status, err) == (2, f"Error: {problem}\n")
+
+
+def test_two_outputs_are_not_one_file(evaluate, dataset, tmp_path):
+    saved = tmp_path / "saved"
+    document = saved / "detections.json"
+    status, _, err = evaluate(dataset, "--save-coco", saved, "--json", document)
+    assert (status, err) == (
+        2,
+        "Error: --save-coco and --json: expected different files, got one\n",
+    )
+    assert not document.exists()
+
+
 @pytest.mark.parametrize(
     ("options", "ranked", "counted"),
     [

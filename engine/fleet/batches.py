@@ -31,6 +31,8 @@ def extract_pictures(batch: Any, column: str | None = None) -> list[tuple[str | 
     values = list(batch[picture_column(list(batch), column)])
     name_column = next((each for each in _NAMES if each in batch), None)
     names = [None] * len(values) if name_column is None else list(batch[name_column])
+    # pandas has NaN in place of a missing text
+    names = [each if isinstance(each, str) else None for each in names]
     return [to_picture(value, name) for value, name in zip(values, names, strict=True)]
 
 

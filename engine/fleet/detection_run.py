@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +16,15 @@ from engine.files.naming import shown
 from engine.fleet import shard_plan
 from engine.fleet.listing import PLAN, RUN, Entry
 from engine.fleet.packed_model import PackedModel
-from engine.fleet.rows import Tally
-from engine.fleet.shard_files import FORMATS, ShardFiles, ShardResult, ShardWorker
+from engine.fleet.rows import Tally, tally
+from engine.fleet.shard_files import (
+    FORMATS,
+    ShardFiles,
+    ShardResult,
+    ShardWorker,
+    is_shard_name,
+    shard_name,
+)
 from engine.fleet.storage import Folder
 from engine.fleet.worker_pool import LOCAL, WorkerResources, map_tasks, ray_session
 
@@ -67,7 +74,7 @@ class DetectionRun:
             _delete_run(folder, existing)
         elif RUN in existing:
             return cls._resume(folder, parameters, entries, size)
-        elif existing - {PLAN}:
+        elif existing - {PLAN} or (existing and not shard_plan.is_one(folder)):
             hint = "Name another folder, or pass --overwrite"
             raise InputError(f"{shown(out)}: contains other files. {hint}")
         return cls._planned(folder, parameters, entries, size)
@@ -101,11 +108,10 @@ class DetectionRun:
         entries: Iterable[Entry],
         size: int | None,
     ) -> DetectionRun:
-        try:
-            earlier = json.loads(folder.read(RUN))
-            del earlier["shards"], earlier["pictures"]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{shown(folder.name)}: {RUN}: is damaged") from None
+        earlier = _about(folder)
+        if earlier is None:
+            raise InputError(f"{shown(folder.name)}: {RUN}: is damaged, or of another program")
+        del earlier["shards"], earlier["pictures"]
         for name in sorted({*earlier, *parameters}):
             if earlier.get(name) != parameters.get(name):
                 old, new = (json.dumps(each.get(name))[:80] for each in (earlier, parameters))
@@ -117,10 +123,16 @@ class DetectionRun:
         return cls._planned(folder, parameters, entries, size, plan)
 
     def finished_shards(self) -> dict[int, Tally]:
+        """Return the counts of the shards that are there; a damaged one is not."""
         existing = self.files.folder.names()
-        finished = [each for each in range(self.shards) if self.files.name(each) in existing]
+        found = [each for each in range(self.shards) if self.files.name(each) in existing]
         with ThreadPoolExecutor(_READER_THREADS) as readers:
-            return dict(zip(finished, readers.map(self.files.tally, finished), strict=True))
+            tables = readers.map(self.files.read_if_whole, found)
+            return {
+                shard: tally(table)
+                for shard, table in zip(found, tables, strict=True)
+                if table is not None
+            }
 
     def process(
         self,
@@ -171,12 +183,30 @@ def _files(folder: Folder, parameters: Mapping[str, Any]) -> ShardFiles:
     return ShardFiles(folder, parameters["format"], parameters.get("task", "detector"))
 
 
-def _delete_run(folder: Folder, existing: Iterable[str]) -> None:
-    """Delete the files of a run, run.json first, so that half of a run is never resumed."""
-    suffixes = tuple(f".{form}" for form in FORMATS)
-    shards = sorted(
-        each for each in existing if each.startswith("shard-") and each.endswith(suffixes)
-    )
-    for name in (RUN, PLAN, *shards):
-        if name in existing:
-            folder.delete(name)
+def _about(folder: Folder) -> dict[str, Any] | None:
+    """Return what run.json says, or None if it is not that of a run."""
+    try:
+        about = json.loads(folder.read(RUN))
+    except ValueError:
+        return None
+    is_of_run = isinstance(about, dict) and {"version", "format", "shards", "pictures"} <= {*about}
+    return about if is_of_run and isinstance(about["shards"], int) else None
+
+
+def _delete_run(folder: Folder, existing: Set[str]) -> None:
+    """Delete the files of a run: run.json first, so that half of a run is never resumed.
+
+    The plan is last, since it shows that shards belong to a run. Files of others that have a name
+    of these are refused, because they would be replaced or taken for results.
+    """
+    about = _about(folder) if RUN in existing else None
+    has_plan = PLAN in existing and shard_plan.is_one(folder)
+    count = about["shards"] if about else shard_plan.ShardPlan(folder).shards if has_plan else 0
+    of_run = {shard_name(each, form) for each in range(count) for form in FORMATS}
+    of_run |= ({RUN} if about else set()) | ({PLAN} if about or has_plan else set())
+    others = {each for each in existing if each in (RUN, PLAN) or is_shard_name(each)} - of_run
+    if others:
+        problem = f"contains {shown(min(others))}, which is not of a run of the engine"
+        raise InputError(f"{shown(folder.name)}: {problem}. Name another folder")
+    for name in sorted(of_run & existing, key=lambda each: (each != RUN, each == PLAN, each)):
+        folder.delete(name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,11 +16,12 @@ import pyarrow.json
 import pyarrow.parquet
 
 from engine.errors import EngineError
+from engine.files.naming import shown
 from engine.fleet import listing, rows
 from engine.fleet.listing import Entry
 from engine.fleet.rows import Tally
 from engine.fleet.shard_plan import ShardPlan
-from engine.fleet.storage import Folder
+from engine.fleet.storage import Folder, reason
 from engine.inputs import Wanted
 
 if TYPE_CHECKING:
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
 
 Format = Literal["parquet", "jsonl"]
 FORMATS = ("parquet", "jsonl")
+_SHARD_NAME = re.compile(rf"shard-\d{{6,}}\.(?:{'|'.join(FORMATS)})")
 MAX_PROBLEMS = 20  # of a shard, that its result lists
+
+_log = logging.getLogger("engine")
 
 
 class ShardResult(NamedTuple):
@@ -46,6 +52,14 @@ class ShardResult(NamedTuple):
         return Tally(self.pictures, self.boxes, self.pictures_with_boxes, self.failed_pictures)
 
 
+def shard_name(shard: int, form: str) -> str:
+    return f"shard-{shard:06d}.{form}"
+
+
+def is_shard_name(name: str) -> bool:
+    return _SHARD_NAME.fullmatch(name) is not None
+
+
 @dataclass(frozen=True)
 class ShardFiles:
     """The result files of a run, one for each shard."""
@@ -55,7 +69,7 @@ class ShardFiles:
     task: str = "detector"
 
     def name(self, shard: int) -> str:
-        return f"shard-{shard:06d}.{self.format}"
+        return shard_name(shard, self.format)
 
     def write(self, shard: int, table: pa.Table) -> None:
         if self.format == "jsonl":
@@ -65,6 +79,15 @@ class ShardFiles:
             pyarrow.parquet.write_table(table, file)
             content = file.getvalue()
         self.folder.write(self.name(shard), content)
+
+    def read_if_whole(self, shard: int) -> pa.Table | None:
+        """Return the table of a shard; a damaged one is told and counts as missing."""
+        try:
+            return self.read(shard)
+        except (OSError, pa.ArrowException) as error:  # PyArrow has both for damaged files
+            where = f"{shown(self.folder.name)}: {self.name(shard)}"
+            _log.warning("%s: is damaged, and is made again: %s", where, reason(error))
+            return None
 
     def read(self, shard: int) -> pa.Table:
         with self.folder.open(self.name(shard)) as file:
@@ -78,9 +101,6 @@ class ShardFiles:
             parsing = pyarrow.json.ParseOptions(explicit_schema=schema)
             table = pyarrow.json.read_json(file, reading, parsing)
             return rows.without_missing_codes(table)
-
-    def tally(self, shard: int) -> Tally:
-        return rows.tally(self.read(shard))
 
 
 class ShardWorker:
@@ -115,8 +135,8 @@ class ShardWorker:
             # A lost worker may have written the file without reporting it.
             found = None
             if self._files.folder.has(self._files.name(shard)):
-                found = self._files.read(shard)
-                if not rows.tally(found).failed_pictures:
+                found = self._files.read_if_whole(shard)
+                if found is not None and not rows.tally(found).failed_pictures:
                     return self._result(shard, found)
             entries = self._plan.entries(shard)
             table = detect_again(self._detector, entries, found, workers=self._workers)

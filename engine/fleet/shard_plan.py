@@ -57,10 +57,22 @@ def write(
     return shards, pictures
 
 
+def is_one(folder: Folder) -> bool:
+    """Tell whether the file with a plan's name is a plan, and not a user's table of pictures."""
+    try:
+        names = pyarrow.parquet.ParquetFile(folder.open(PLAN)).schema_arrow.names
+    except (OSError, pa.ArrowException):  # PyArrow has both for damaged files
+        return False
+    return names in (_SCHEMA.names, _SCHEMA.names[:-1])  # earlier versions had no offsets
+
+
 class ShardPlan:
     """The plan in the folder of a run."""
 
     def __init__(self, folder: Folder) -> None:
+        if not is_one(folder):
+            hint = "Name another folder, or pass --overwrite"
+            raise InputError(f"{shown(folder.name)}: {PLAN}: is damaged. {hint}")
         self._table = pyarrow.parquet.ParquetFile(folder.open(PLAN))
         self.shards: int = self._table.num_row_groups
 

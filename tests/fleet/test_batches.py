@@ -72,6 +72,13 @@ def test_a_batch_without_names_has_rows_without_paths(detect, paths):
     assert (row["path"], row["error"]) == (None, None)
 
 
+def test_a_missing_name_costs_no_other_row(detect, paths):
+    columns = {"bytes": [content(path) for path in paths[:2]], "path": ["a.jpg", None]}
+    found = detect(pa.table(columns).to_pandas())  # in which the missing one is NaN
+    assert found["path"].to_pylist() == ["a.jpg", None]
+    assert found["error"].null_count == 2
+
+
 def test_missing_or_invalid_picture_is_a_row_with_an_error(detect):
     values = np.array([None, b"no picture", 7], object)
     rows = detect({"bytes": values, "path": ["a", "b", "c"]}).to_pylist()

@@ -207,6 +207,77 @@ def test_another_run_in_its_folder_is_refused(begin, tmp_path, capsys):
         begin()
 
 
+@pytest.mark.parametrize("name", ["pictures.parquet", "shard-000000.parquet", "run.json"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_files_of_others_with_a_name_of_a_run_are_kept(begin, tmp_path, name, overwrite):
+    import pyarrow.parquet
+
+    from engine.errors import InputError
+
+    file = tmp_path / "out" / name
+    file.parent.mkdir()
+    pyarrow.parquet.write_table(pyarrow.table({"path": ["a.jpg"], "bytes": [b"mine"]}), file)
+    before = file.read_bytes()
+    with pytest.raises(InputError) as refused:
+        begin(overwrite=overwrite)
+    assert file.read_bytes() == before
+    reasons = {"run.json": "run.json: is damaged, or of another program"}
+    expected = reasons.get(name, "contains other files. Name another folder, or pass --overwrite")
+    if overwrite:
+        expected = f"contains {name}, which is not of a run of the engine. Name another folder"
+    assert str(refused.value) == f"{file.parent}: {expected}"
+
+
+def test_shards_beyond_those_of_the_run_are_kept(begin, tmp_path):
+    from engine.errors import InputError
+
+    begin(3, size=1)
+    other = tmp_path / "out" / "shard-000003.jsonl"
+    other.write_text("{}")
+    with pytest.raises(InputError, match=r"contains shard-000003\.jsonl, which is not of a run"):
+        begin(overwrite=True)
+    assert other.exists()
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+@pytest.mark.parametrize("length", [0, 60])
+def test_a_damaged_shard_is_made_again(begin, form, length, caplog):
+    from engine.fleet import rows
+
+    run = begin(2, size=1, form=form)
+    for shard in range(2):
+        run.files.write(shard, rows.table(["a"], [many_boxes(3)]))
+    file = Path(run.files.folder.name) / run.files.name(1)
+    file.write_bytes(file.read_bytes()[:length])
+    assert begin(2, size=1, form=form).finished_shards() == {0: (1, 3, 1, 0)}
+    (said,) = caplog.messages
+    assert said.startswith(f"{file.parent}: {file.name}: is damaged, and is made again: ")
+    assert "\n" not in said
+
+
+def test_a_damaged_plan_is_told(begin, tmp_path):
+    from engine.errors import InputError
+
+    begin()
+    plan = tmp_path / "out" / "pictures.parquet"
+    plan.write_bytes(plan.read_bytes()[:50])
+    with pytest.raises(
+        InputError, match=r"pictures\.parquet: is damaged\. Name another folder, or"
+    ):
+        begin()
+    assert begin(overwrite=True).finished_shards() == {}
+
+
+def test_a_run_that_ended_before_its_description_begins_again(begin, tmp_path):
+    """The plan is written first, and shards are deleted before it."""
+    begin(3, size=1)
+    (tmp_path / "out" / "run.json").unlink()
+    assert begin(3, size=1).shards == 3
+    (tmp_path / "out" / "run.json").unlink()
+    (tmp_path / "out" / "shard-000001.parquet").write_bytes(b"old")
+    assert begin(3, size=1, overwrite=True).finished_shards() == {}
+
+
 def test_foreign_folder_is_refused(begin, tmp_path):
     from engine.errors import InputError
 

@@ -105,10 +105,12 @@ def _outputs(
 
 
 def _error(left: Array, right: Array) -> float:
-    """Return the relative error; infinite if only one side has NaN somewhere."""
-    if not np.array_equal(np.isnan(left), np.isnan(right)):
+    """Return the relative error of finite values; infinite if others differ."""
+    is_finite = np.isfinite(left)
+    is_same = np.array_equal(left[~is_finite], right[~is_finite], equal_nan=True)
+    if not is_same or not np.isfinite(right[is_finite]).all():
         return float("inf")
-    left, right = (np.nan_to_num(each.astype(np.float64)) for each in (left, right))
+    left, right = (each[is_finite].astype(np.float64) for each in (left, right))
     size = float(np.linalg.norm(left))
     difference = float(np.linalg.norm(left - right))
     return difference / size if size else difference

@@ -6,7 +6,7 @@ therefore imports almost nothing at module level.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
@@ -126,7 +126,9 @@ def load(
         device = "cuda:0"  # whose errors say what is missing
     threshold = _alias("threshold", threshold, 0.25, "conf", conf)
     nms = _alias("nms", nms, 0.45, "iou", iou)
-    sides = _sides(_alias("size", size, None, "imgsz", _turned(imgsz)))
+    sides = _sides(_alias("size", size, None, "imgsz", imgsz))
+    if imgsz is not None and sides is not None:
+        sides = sides[::-1]  # ultralytics names the height first
     precision = _alias("precision", precision, "float32", "half", "float16" if half else None)
     check_kind("precision", precision, str, "a name such as 'float32'")
     if scales is not None and precision != "int8":
@@ -260,17 +262,11 @@ def _alias(name: str, value: Any, default: Any, alias: str, given: Any) -> Any:
     return given
 
 
-def _turned(size: Size | None) -> Size | None:
-    """Return (width, height) for (height, width), which is the order of ultralytics."""
-    if isinstance(size, (tuple, list)) and len(size) == 2:
-        return size[1], size[0]
-    return size
-
-
 def _sides(size: Size | None) -> tuple[int, int] | None:
     if size is None:
         return None
-    sides = tuple(size) if isinstance(size, Iterable) else (size, size)
+    is_pair = isinstance(size, Iterable) and not isinstance(size, Set)  # which has no order
+    sides: tuple[Any, ...] = tuple(size) if is_pair else (size, size)  # type: ignore[arg-type]
     if len(sides) != 2 or not all(map(is_whole, sides)):
         raise InputError(f"size: expected a whole number, or width and height, got {brief(size)}")
     return int(sides[0]), int(sides[1])

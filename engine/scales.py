@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from math import isnan, nan
 from pathlib import Path
 
-from engine.errors import InputError
+from engine.errors import ConfigError, InputError, WeightsError
 from engine.files.naming import shown
+from engine.files.regular import open_regular
 from engine.models.digest import digest
 from engine.passes.quantise import LayerRanges
 
@@ -73,6 +74,7 @@ def load(path: str | Path | None, cfg: str | Path, weights: str | Path, layers: 
         raise InputError(f"{shown(str(found))}: no such file, which int8 needs. Make it: {again}")
     scales = read(found)
     for name, own in (("cfg", cfg), ("weights", weights)):
+        open_regular(own, ConfigError if name == "cfg" else WeightsError).close()
         if getattr(scales, name) != digest(Path(own), "sha256"):
             raise InputError(
                 f"{shown(str(found))}: is of another {shown(str(own))}. Again: {again}"
@@ -85,7 +87,7 @@ def load(path: str | Path | None, cfg: str | Path, weights: str | Path, layers: 
 
 def read(path: Path) -> Scales:
     """Parse a file."""
-    with path.open("rb") as file:
+    with open_regular(path, InputError) as file:
         content = file.read(_MOST_BYTES)
     name = shown(str(path))
     try:

@@ -66,9 +66,9 @@ class Settings:
 
 def _tiles(value: Any) -> Tiles | None:
     """Return the tiles that a value stands for, which may be text such as "640" or "4x3"."""
-    if value is None or value == "none":
+    if value is None or (isinstance(value, str) and value == "none"):
         return None
-    if value == "auto":
+    if isinstance(value, str) and value == "auto":
         return "auto"
     given = value
     if isinstance(value, str):

@@ -53,6 +53,13 @@ def test_the_first_layer_that_differs_is_found(network, monkeypatch):
     assert abs(worst.first - worst.second) > 1
 
 
+def test_infinities_hide_no_difference():
+    left, right = np.array([np.inf, 3, 4]), np.array([np.inf, 3, 8])
+    assert compare._error(left, right) == 0.8
+    assert compare._error(left, left) == 0
+    assert compare._error(left, -left) == compare._error(right[1:], left[:2]) == np.inf
+
+
 def test_nan_against_a_number_is_an_infinite_error():
     left, right = np.zeros((1, 2, 1, 1)), np.zeros((1, 2, 1, 1))
     right[0, 1] = np.nan

@@ -296,6 +296,7 @@ def test_second_names_of_arguments(load):
     assert (detector.settings.threshold, detector.settings.nms) == (0.1, 0.2)
     assert detector.size == (64, 32)
     assert load(device="cpu", imgsz=32).size == (32, 32)
+    assert load(device="cpu", imgsz=np.array([32, 64])).size == (64, 32)
 
 
 @pytest.mark.parametrize(
@@ -304,6 +305,8 @@ def test_second_names_of_arguments(load):
         ({"threshold": 0.3, "conf": 0.1}, "threshold and conf: expected one"),
         ({"nms": 0.3, "iou": 0.1}, "nms and iou"),
         ({"size": 32, "imgsz": 64}, "size and imgsz"),
+        ({"size": {32, 64}}, "size: expected a whole number, or width and height, got {32, 64}"),
+        ({"tiles": np.array([2, 2])}, "tiles: expected auto, none, SIZE"),
         ({"precision": "tf32", "half": True}, "precision and half"),
         ({"device": 1.5}, "device: expected a name"),
         ({"device": True}, "device: expected a name"),

@@ -4,7 +4,7 @@ from math import inf, nan
 import pytest
 
 from engine import scales
-from engine.errors import InputError
+from engine.errors import ConfigError, InputError, WeightsError
 from engine.models.digest import digest
 from engine.scales import LayerScale, Scales
 
@@ -38,6 +38,16 @@ def test_scales_of_other_files_are_refused(files, which):
     name = re.escape(str(files[which]))
     with pytest.raises(InputError, match=rf"is of another {name}\. Again: engine calibrate"):
         scales.load(None, *files, layers=3)
+
+
+def test_missing_files_are_errors_of_their_kind(files, tmp_path):
+    cfg, weights = files
+    for given, error in (
+        ((tmp_path / "no.cfg", weights), ConfigError),
+        ((cfg, tmp_path / "no.weights"), WeightsError),
+    ):
+        with pytest.raises(error, match=r"no\.\w+: cannot be read: No such file"):
+            scales.load(tmp_path / "a.scales", *given, layers=3)
 
 
 def test_none_is_an_error_that_says_how_to_make_one(files, tmp_path):

@@ -1,5 +1,6 @@
 """Pictures cut into tiles: through every way to call a detector, the same boxes."""
 
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from engine.darknet import cfg, graph, random_weights, weights
 from engine.errors import ImageError, InputError
 from engine.inputs import Prepared
 from engine.settings import Settings
+from engine.vision import tiles
 from tests.small_models import DETECTOR, write_model
 
 PARCEL = Path(__file__).parents[1] / "docs/parcel.jpg"
@@ -121,6 +123,14 @@ def test_broken_pictures_keep_their_places(model):
         assert "tiles: expected at most 1024 of a picture, got" in str(found[3])
         with pytest.raises(ImageError, match="tiles: expected at most 1024"):
             detector(sources[3])
+
+
+@pytest.mark.parametrize("picture", [(9000, 9000), (30_000, 5000), (3000, 170_000)])
+def test_too_many_tiles_name_a_size_that_works(picture):
+    with pytest.raises(InputError) as refused:
+        tiles.areas_of(picture, (224, 224), "auto", 0.2)
+    (size,) = re.findall(r"Try a size of (\d+) pixels$", str(refused.value))
+    assert len(tiles.areas_of(picture, (224, 224), int(size), 0.2)) > 500
 
 
 @pytest.mark.parametrize("batch", [1, 8])

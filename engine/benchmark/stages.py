@@ -80,7 +80,7 @@ def summarize(batch: int, names: Iterable[str], samples: list[Times]) -> list[Ti
 
 
 def _make_run(workload: Workload, program: TimedProgram, batch: int) -> Callable[[], Times]:
-    if workload.graph.task == "other":
+    if not workload.takes_pictures:
         return _array_run(workload, program, batch)
     return _picture_run(workload, program, batch)
 

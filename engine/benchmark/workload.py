@@ -15,6 +15,7 @@ from engine.passes import optimise
 from engine.passes.quantise import LayerRanges, quantise
 from engine.plan.build import Plan
 from engine.settings import Settings
+from engine.vision.pixels import PICTURE_CHANNELS
 
 _CANDIDATES = 100  # for a picture and random weights; a trained network has about as many
 PICTURE = (576, 768)  # height and width of the default picture
@@ -37,6 +38,11 @@ class Workload:
         """The plan after the passes."""
         plan = optimise(self.plan, self.passes) if self.passes else self.plan
         return plan if self.ranges is None else quantise(plan, self.ranges)
+
+    @property
+    def takes_pictures(self) -> bool:
+        """Whether pictures can be its input, and not only arrays."""
+        return self.graph.task != "other" and self.graph.net.channels in PICTURE_CHANNELS
 
     def compile(self, batch: int) -> TimedProgram:
         plan = self.ready_plan

@@ -233,6 +233,8 @@ def size(text: str) -> int | tuple[int, int]:
     if len(numbers) > 2 or not all(number.isdecimal() and number.isascii() for number in numbers):
         raise argparse.ArgumentTypeError(f"expected N or WxH, got {text!r}")
     width, height = int(numbers[0]), int(numbers[-1])
+    if not width or not height:
+        raise argparse.ArgumentTypeError(f"expected 1 pixel or more, got {text!r}")
     return width if len(numbers) == 1 else (width, height)
 
 

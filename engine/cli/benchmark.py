@@ -119,7 +119,7 @@ def _measure(arguments: argparse.Namespace) -> int:
         budget = TimeBudget(arguments.warm_up, arguments.seconds)
         report = _Report(workload, is_quiet=arguments.json == "-")
         report.stages(arguments.batch, budget)
-        if graph.task != "other":
+        if workload.takes_pictures:
             report.sources(arguments, budget)
         if arguments.layers:
             report.layers(arguments.batch)

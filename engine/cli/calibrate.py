@@ -14,7 +14,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.cli import _model, _network, _output_files
+from engine.cli import FAILED, _model, _network, _output_files
 from engine.cli._stderr import print_stderr
 from engine.cli._table import align
 from engine.errors import InputError
@@ -74,17 +74,29 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.model = pictures.pop(0)
     if not pictures:
         raise InputError("no picture named: expected some, best a folder of a few hundred")
+    if arguments.names and not arguments.check:
+        raise InputError("--names: only with --check")
     _model.fill_in(arguments)
     arguments.model = None  # its files are known now
     files = arguments.cfg, arguments.weights
     path = arguments.output or str(path_beside(arguments.weights))
+    if Path(path).suffix != ".scales":
+        raise InputError(f"--output {shown(path)}: expected a name that ends in .scales")
+    if arguments.check and not Path(arguments.check).exists():
+        raise InputError(f"--check {shown(arguments.check)}: no such file or folder")
     reserved = _output_files.ReservedPaths([*files, *pictures])
     _output_files.check_output("--output", path, reserved, overwrite=arguments.overwrite)
     graph, plan = _network.read(arguments)
     device = open_chosen(arguments.device, arguments.threads)
     try:
         options = Calibration(arguments.pictures, arguments.measure, arguments.target)
-        scales, chosen = calibrate(graph, plan, files, pictures, device, options, warn=_warn)
+        failures: list[str] = []
+
+        def warn(text: str) -> None:
+            failures.append(text)
+            print_stderr(f"Error: {text}")
+
+        scales, chosen = calibrate(graph, plan, files, pictures, device, options, warn=warn)
     finally:
         device.close()
     write_new(Path(path), str(scales).encode(), overwrite=arguments.overwrite)
@@ -92,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{shown(path)}: {scales.about['pictures']} pictures")
     if arguments.check:
         _check(arguments, path)
-    return 0
+    return FAILED if failures else 0
 
 
 def _is_model(name: str) -> bool:
@@ -140,10 +152,6 @@ def _check(arguments: argparse.Namespace, scales: str) -> None:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
-
-
-def _warn(text: str) -> None:
-    print_stderr(f"Error: {text}")
 
 
 def _count(text: str) -> int:

@@ -129,6 +129,7 @@ _ACTIONS: dict[str, Callable[[list[str]], int]] = {
 _STATES = {
     "verified": "as published",
     "trusted": "as first downloaded; no hash is published",
+    "unknown": "of the right size; no hash is known, so nothing was compared",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.arguments import is_whole
 from engine.errors import InputError
 from engine.export import data_movement, elementwise, linear, pooling  # noqa: F401  exporters
 from engine.export.activations import MISH_OPSET
@@ -140,9 +141,9 @@ def _checked_opset(opset: int | None, plan: Plan) -> int:
     if opset is None:
         return MISH_OPSET if any(map(_has_mish, plan.ops)) else MIN_OPSET
     newest = import_onnx().defs.onnx_opset_version()
-    if not MIN_OPSET <= opset <= newest:
-        raise InputError(f"opset: expected {MIN_OPSET} to {newest}, got {opset}")
-    return opset
+    if not is_whole(opset) or not MIN_OPSET <= int(opset) <= newest:
+        raise InputError(f"opset: expected {MIN_OPSET} to {newest}, got {opset!r}")
+    return int(opset)
 
 
 def _has_mish(op: Op) -> bool:

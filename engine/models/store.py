@@ -19,7 +19,7 @@ from engine.models.registry import Model, find
 if TYPE_CHECKING:
     from engine.models.download import Progress, RetryPolicy
 
-State = Literal["verified", "trusted", "missing"]
+State = Literal["verified", "trusted", "unknown", "missing"]
 
 _log = logging.getLogger("engine")
 
@@ -90,17 +90,20 @@ def verify(model: Model) -> State:
     """Check the hash of the local weights.
 
     "verified" means that a published hash matches; "trusted", that no hash is published and the
-    file is still the one first downloaded.
+    file is still the one first downloaded; "unknown", that there is nothing to compare it with.
     """
     found = path(model)
     if found is None:
         _check_size(folder() / model.file, model)
         return "missing"
-    for algorithm, wanted in _hashes(model).items():
+    hashes = _hashes(model)
+    for algorithm, wanted in hashes.items():
         got = digest(found, algorithm)
         if got != wanted:
             raise DownloadError(f"{found}: {algorithm}: expected {wanted}, got {got}. Delete it")
-    return "verified" if model.hashes else "trusted"
+    if model.hashes:
+        return "verified"
+    return "trusted" if hashes else "unknown"
 
 
 def locate(name: str, *, progress: Progress | None = None) -> ModelFiles:

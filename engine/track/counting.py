@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 import numpy as np
 
-from engine.arguments import as_array
+from engine.arguments import as_array, check_kind
 from engine.arrays import Array
 from engine.errors import InputError, suggest
 from engine.vision.overlay import Mark, Point
@@ -84,6 +84,11 @@ class Counts:
         anchor: Anchor = "centre",
     ) -> None:
         self._anchor = checked_anchor(anchor)
+        lines, zones = tuple(lines), tuple(zones)
+        for line in lines:
+            check_kind("lines", line, Line, "objects of engine.track.Line")
+        for zone in zones:
+            check_kind("zones", zone, Zone, "objects of engine.track.Zone")
         self._lines = [_LineCount(each, number) for number, each in enumerate(lines, start=1)]
         self._zones = [_ZoneCount(each, number) for number, each in enumerate(zones, start=1)]
         self._all: tuple[_Count[Any], ...] = (*self._lines, *self._zones)

@@ -79,6 +79,7 @@ class Scene:
         """
         if isinstance(result, ImageError):
             raise InputError(f"result: expected a Result, got the error {result}. Call skip()")
+        check_kind("result", result, Result, "a Result")
         followed = self.tracker.follow(result, seconds=seconds)
         counts = self._counts.update(followed) if self._counts else None
         marks = tuple(self._counts.marks(followed.size)) if self._counts else ()

@@ -227,9 +227,8 @@ class Tracker:
         if seconds is None:
             now = 0.0 if before is None else before + 1 / self._rate
         else:
-            now = float(seconds)
-            if not np.isfinite(now):
-                raise InputError(f"seconds: expected a finite number, got {seconds}")
+            if not isinstance(seconds, Real) or not np.isfinite(now := float(seconds)):
+                raise InputError(f"seconds: expected a finite number, got {seconds!r}")
         self._seconds = now
         if before is None or now < before:
             self._tracks = self._tracks[:0]

@@ -31,12 +31,12 @@ from engine.vision.decode_channel import (
     Reply,
 )
 from engine.vision.image import Picture, read_encoded
+from engine.vision.pixels import PICTURE_CHANNELS
 
 if sys.platform != "win32":
     import resource
 
 _STATM = Path("/proc/self/statm")
-_READABLE_CHANNELS = (1, 3, 4)
 _IMPORTED_FOR_LAB = 32 << 20  # ImageCms and its library, mapped at the first such picture
 
 
@@ -116,7 +116,7 @@ class _Worker:
             admit=lambda image: self._admit(image, len(content)),
         )
         # Floats become three channels in the pool's process, because they take 12 bytes a pixel.
-        if picture.pixels.dtype == np.uint8 and job.channels in _READABLE_CHANNELS:
+        if picture.pixels.dtype == np.uint8 and job.channels in PICTURE_CHANNELS:
             picture = picture.with_channels(job.channels)
         return picture
 

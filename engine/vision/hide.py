@@ -39,7 +39,7 @@ def hidden_classes(
     if classes is None:
         return ()
     chosen = [classes] if isinstance(classes, str) else classes
-    if isinstance(chosen, Collection) and EVERY in chosen:
+    if isinstance(chosen, Collection) and not isinstance(chosen, bytes) and EVERY in chosen:
         return _Every()
     ids = class_ids_of(chosen, (*names, EVERY), what=option)
     for number in ids:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from PIL import Image
     from PIL.ImageCms import ImageCmsTransform
 
-_COUNTS = (1, 3, 4)
+PICTURE_CHANNELS = (1, 3, 4)
 _DIRECT = {"L", "RGB", "RGBA"}
 _BAND_PIXELS = 1 << 18  # converted at a time
 
@@ -96,7 +96,7 @@ def from_array(array: Array, name: str, *, bgr: bool = False) -> Array:
 
 def with_channels(pixels: Array, channels: int, name: str) -> Array:
     """Convert between grey (1), RGB (3) and RGBA (4) as darknet's decoder does."""
-    if channels not in _COUNTS:
+    if channels not in PICTURE_CHANNELS:
         raise ImageError(
             f"{name}: channels: a picture can be read as 1 (grey), 3 (RGB) or 4 (RGBA),"
             f" the network wants {channels}. Run it on arrays of its own input shape."
@@ -116,10 +116,10 @@ def with_channels(pixels: Array, channels: int, name: str) -> Array:
 def _with_channels(array: Array, name: str) -> Array:
     if array.ndim == 2:
         return array[..., None]
-    if array.ndim == 3 and array.shape[2] in _COUNTS:
+    if array.ndim == 3 and array.shape[2] in PICTURE_CHANNELS:
         return array
     hint = ""
-    if array.ndim == 3 and array.shape[0] in _COUNTS:
+    if array.ndim == 3 and array.shape[0] in PICTURE_CHANNELS:
         hint = " Channels come last here: array.transpose(1, 2, 0)."
     elif array.ndim == 4:
         hint = " For several pictures, pass a list of arrays."

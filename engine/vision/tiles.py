@@ -54,7 +54,7 @@ def areas_of(picture: Sides, network: Sides, tiles: Tiles, overlap: float) -> tu
     elif isinstance(tiles, tuple):
         columns, rows = (min(pair) for pair in zip(tiles, picture, strict=True))
         sides = _side_of(picture[0], columns, overlap), _side_of(picture[1], rows, overlap)
-        areas = _grid(picture, sides, (columns, rows))
+        areas = _grid(picture, sides, (columns, rows), overlap)
     else:
         areas = _even_grid(picture, (int(tiles), int(tiles)), overlap)
     return () if len(areas) < 2 else ((0, 0, *picture), *areas)
@@ -81,7 +81,7 @@ def _automatic(picture: Sides, network: Sides, overlap: float) -> list[Area]:
 def _even_grid(picture: Sides, sides: Sides, overlap: float) -> list[Area]:
     width, height = (min(pair) for pair in zip(sides, picture, strict=True))
     counts = _count(picture[0], width, overlap), _count(picture[1], height, overlap)
-    return _grid(picture, (width, height), counts)
+    return _grid(picture, (width, height), counts, overlap)
 
 
 def _count(extent: int, side: float, overlap: float) -> int:
@@ -97,12 +97,14 @@ def _side_of(extent: int, count: int, overlap: float) -> int:
     return math.ceil(extent / (count - (count - 1) * overlap))
 
 
-def _grid(picture: Sides, sides: Sides, counts: Sides) -> list[Area]:
+def _grid(picture: Sides, sides: Sides, counts: Sides, overlap: float) -> list[Area]:
     columns, rows = counts
     if columns * rows > MOST_TILES:
+        side = math.sqrt(math.prod(picture) / MOST_TILES) / (1 - overlap)
+        larger = 100 * math.ceil(side / 100 + 0.5)
         raise InputError(
             f"tiles: expected at most {MOST_TILES} of a picture, got {columns} x {rows} for "
-            f"{picture[0]} x {picture[1]}. Make them larger"
+            f"{picture[0]} x {picture[1]}. Try a size of {larger} pixels"
         )
     width, height = sides
     lefts, tops = (

@@ -13,11 +13,21 @@ from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
 from tests.cli.child import engine
 from tests.pictures import write_picture, write_video
+from tests.small_models import SMALLEST, write_model
 
 QUICK = ["--seconds", "0", "--warm-up", "0", "--device", "cpu", "--threads", "1"]
 STAGES = ["preprocess", "upload", "forward", "download", "postprocess", "total"]
 SOURCE_STAGES = ["read", "decode", "copy", "scale", "forward", "suppress"]
 SOURCES = ["arrays", "files"]
+
+
+def test_a_network_that_no_picture_fits_is_timed_with_arrays(tmp_path, capsys):
+    cfg = SMALLEST.format(stride=8).replace("channels=3", "channels=2")
+    small = write_model(tmp_path, cfg, ["cat"])
+    assert cli.main(["benchmark", str(small.cfg), str(small.weights), *QUICK]) == 0
+    told = capsys.readouterr()
+    assert [row.split()[1] for row in told.out.splitlines()[3:]] == STAGES
+    assert told.err == ""
 
 
 def test_stages_of_every_batch_and_the_environment(tiny_detector):

@@ -120,6 +120,32 @@ def test_it_writes_scales_with_which_int8_runs(model, pictures, tmp_path, capsys
         assert len(small(picture)) == len(whole(picture))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-o", "0.png", "--overwrite"], "--output 0.png: expected a name that ends in .scales"),
+        (["-o", "a.scales", "--names", "net.names"], "--names: only with --check"),
+        (["-o", "a.scales", "--check", "gone"], "--check gone: no such file or folder"),
+    ],
+)
+def test_options_are_checked_before_anything_is_measured(
+    model, pictures, monkeypatch, capsys, options, message
+):
+    monkeypatch.chdir(pictures)
+    before = (pictures / "0.png").read_bytes()
+    assert calibrate(model, pictures, *options) == 2
+    assert capsys.readouterr().err == f"Error: {message}\n"
+    assert (pictures / "0.png").read_bytes() == before
+
+
+def test_pictures_that_cannot_be_read_show_in_the_status(model, pictures, tmp_path, capsys):
+    (pictures / "1.png").write_bytes(b"no picture")
+    assert calibrate(model, pictures, "-o", tmp_path / "a.scales") == 1
+    told = capsys.readouterr()
+    assert told.err.count("Error: ") == 1
+    assert "a.scales: 2 pictures" in told.out
+
+
 def test_layers_are_compared_with_float32(model, pictures, tmp_path, capsys):
     path = tmp_path / "my.scales"
     assert calibrate(model, pictures, "-o", path) == 0

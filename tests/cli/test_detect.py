@@ -189,6 +189,7 @@ def test_every_other_option_runs(detect, pictures, more):
     [
         ([], 2, "no picture named"),
         (["--size", "0x", "dog.jpg"], 2, "expected N or WxH"),
+        (["--size", "0", "dog.jpg"], 2, "expected 1 pixel or more, got '0'"),
         (["--cfg", "none.cfg", "dog.jpg"], 3, "none.cfg: cannot be read"),
         (["--weights", "none.weights", "dog.jpg"], 3, "none.weights: cannot be read"),
         (["--device", "abacus", "dog.jpg"], 4, "abacus"),

@@ -96,6 +96,12 @@ def test_unpublished_weights_can_be_placed_by_hand(folder):
     assert pull(model_at()) == folder / "net.weights"
 
 
+def test_weights_without_any_hash_are_compared_with_nothing(folder):
+    folder.mkdir()
+    (folder / "net.weights").write_bytes(BODY)
+    assert store.verify(model_at()) == "unknown"
+
+
 def test_sha256_of_the_first_download_is_recorded(server, folder):
     server.answers["/net.weights"] = [answers.ranged]
     model = model_at(server.address())

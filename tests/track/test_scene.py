@@ -101,5 +101,11 @@ def test_wrong_arguments_are_one_line():
         Scene(lines=Line((0, 0), (1, 1)))
     with pytest.raises(InputError, match=r"got the error x\.jpg: gone\. Call skip\(\)"):
         Scene().follow(ImageError("x.jpg: gone"))
+    with pytest.raises(InputError, match=r"^lines: expected objects of engine\.track\.Line, got"):
+        Scene(lines=[((0, 0), (1, 1))])
+    with pytest.raises(InputError, match=r"^result: expected a Result, got {}"):
+        Scene().follow({})
+    with pytest.raises(InputError, match=r"^seconds: expected a finite number, got 'x'"):
+        Tracker().update([], [], seconds="x")
     with pytest.raises(InputError, match=r"^classes: expected numbers of classes"):
         Tracker().update([[0, 0, 9, 9]], [0.9], ["car"])

@@ -59,7 +59,7 @@ def _characters(random: np.random.Generator, alphabet: str, count: int) -> str:
 
 def _payload(random: np.random.Generator, longest: int, shortest: int = 4) -> str:
     """Return a URL, an identifier, digits or words."""
-    kind = random.integers(4)
+    kind = random.integers(4) if longest > 14 else random.integers(1, 4)  # a URL is longer
     length = int(random.integers(shortest, longest))
     if kind == 0:
         path = _characters(random, _LETTERS, max(length - 14, 2))
@@ -82,9 +82,9 @@ def _qr(random: np.random.Generator) -> Symbol:
 
 
 def _datamatrix(random: np.random.Generator) -> Symbol:
-    longest = int(random.choice([8, 16, 30, 60, 160]))
+    longest = int(random.choice([6, 8, 10, 14, 30, 60, 160], p=_LONGEST_SHARES))
     text = _payload(random, longest).replace("~", "-")
-    if random.random() < 0.4:
+    if random.random() < 0.35:
         return _rectangle(random)
     return Symbol(1, np.array(DataMatrix(text).matrix, np.bool_))
 
@@ -114,7 +114,7 @@ def _pdf417(random: np.random.Generator) -> Symbol:
     text = _payload(random, longest=24 + 24 * columns, shortest=8 + 9 * columns)
     codes = pdf417gen.encode(text, columns=columns, security_level=int(random.integers(1, 4)))
     if random.random() < 0.5:  # a long symbol, of few rows
-        codes = codes[: int(random.integers(3, 9))]
+        codes = codes[: int(random.choice((3, 3, 4, 4, 5, 6, 7, 8)))]
     rows = np.zeros((len(codes), barcode_size(codes)[0]), np.bool_)
     for row, words in zip(rows, codes, strict=True):
         bits = "".join(f"{word:b}" for word in words)
@@ -213,7 +213,9 @@ _LINEAR = (
     ("itf", string.digits, (6, 14)),
     ("codabar", string.digits, (5, 12)),
 )
-_STACKED_SHARE, _UNENCODED_SHARE = 0.26, 0.2
+_STACKED_SHARE, _UNENCODED_SHARE = 0.32, 0.2
+# Of the lengths of Data Matrix: half of the symbols have 10 to 16 modules, as on parts.
+_LONGEST_SHARES = (0.1, 0.18, 0.18, 0.18, 0.14, 0.14, 0.08)
 _FINDERS = {
     15: (
         *((3, 8, 2, 1, 1), (3, 5, 5, 1, 1), (3, 3, 7, 1, 1), (3, 1, 9, 1, 1), (2, 7, 4, 1, 1)),

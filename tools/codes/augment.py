@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812
 from scene_pool import FAINT
 from torch import Tensor
 
-_SHORTEST_SIDE = 6.0
+_SHORTEST_SIDE = 5.0
 _LEAST_VISIBLE = 0.45
 _LARGEST = 1.2  # longer side of a code after zooming, in sides of the picture
 _ZOOMED_SHARE, _ZOOMS = 0.6, (0.4, 2.5)

@@ -209,7 +209,8 @@ def _moved(mark: CodeMark, right: int, down: int) -> CodeMark:
 def _faint(random: Random) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """Return two similar colours, as of etched metal, thermal paper and printed cans."""
     base = random.integers(40, 216) + random.integers(-30, 31, size=3)
-    other = base + int(random.choice([-1, 1])) * random.integers(26, 110)
+    step = np.exp(random.uniform(np.log(24), np.log(110)))
+    other = base + int(random.choice([-1, 1])) * step
     other = other + random.integers(-12, 13, size=3)
     ink, paper = (np.clip(each, 0, 255).tolist() for each in (base, other))
     return tuple(ink), tuple(paper)

@@ -39,7 +39,11 @@ _MAKERS = (*DISTRACTORS, *TEXTURES)
 # A short piece of stripes cannot be told from a barcode, so stripes are backgrounds only.
 _OBJECTS = tuple(maker for maker in _MAKERS if maker is not stripes)
 _MIN_MODULE = (0.5, 0.55, 0.5, 0.3, 0.25)  # pixels, by class
-_MIN_SIDE = 7.0  # pixels of a box
+# Pixels of modules that are clear, by class. Of half of the codes the size is drawn first, then a
+# symbol that is clear at this size: most small codes have few modules.
+_CLEAR_MODULE = (0.9, 0.9, 0.9, 0.55, 0.45)
+_CLEAR_SHARE, _SMALL_SHARE, _SMALL = 0.55, 0.3, (0.018, 0.08)  # of scenes with several codes
+_MIN_SIDE = 5.5  # pixels of a box
 _MIN_VISIBLE = 0.7  # share of a box that is inside the frame
 _ASPECT_RATIOS = (1.0, 4 / 3, 3 / 4, 16 / 9, 9 / 16)  # of photographs, stretched to a square
 _MIN_CONTRAST = 3.2  # standard deviation of grey values in the box of a code
@@ -149,6 +153,8 @@ class SceneGenerator:
         self._seed = seed
         random = np.random.default_rng((seed, 1))
         self._symbols = make_symbols(seed, each)
+        self._sizes = [[max(s.modules.shape) for s in symbols] for symbols in self._symbols]
+        self._fewest = [min(sizes) for sizes in self._sizes]
         self._printer = LabelPrinter(seed)
         self._camera = Camera(seed)
         self._photographs = photographs or load_photographs()
@@ -185,8 +191,9 @@ class SceneGenerator:
             self._add_code(builder, 0.02, 1.0)
         else:
             self._add_distractors(builder, int(random.integers(0, 3)))
+            low, high = _SMALL if random.random() < _SMALL_SHARE else (0.02, 0.45)
             for _ in range(random.integers(2, 7)):
-                self._add_code(builder, 0.02, 0.45)
+                self._add_code(builder, low, high)
         return self._photograph(builder)
 
     def _paper(self, random: Random, size: tuple[int, int]) -> Picture:
@@ -280,7 +287,9 @@ class SceneGenerator:
         """Add a code, or a few next to each other, whose longer side is `low` to `high` spans."""
         random = builder.random
         kind = int(random.choice(len(NAMES), p=_CLASS_SHARES))
-        symbols = [self._pick(random, kind)]
+        reach = float(np.exp(random.uniform(np.log(low), np.log(high)))) * builder.span
+        is_clear = random.random() < _CLEAR_SHARE
+        symbols = [self._pick_clear(random, kind, reach) if is_clear else self._pick(random, kind)]
         if random.random() < 0.22:
             again = (
                 kind if random.random() < 0.5 else int(random.choice(len(NAMES), p=_CLASS_SHARES))
@@ -289,7 +298,8 @@ class SceneGenerator:
         modules = max(symbols[0].modules.shape)
         smallest = max(low * builder.span, modules * _MIN_MODULE[kind])
         longest = max(high * builder.span, smallest * 1.2)
-        reach = float(np.exp(random.uniform(np.log(smallest), np.log(longest))))
+        if not is_clear or reach < smallest:
+            reach = float(np.exp(random.uniform(np.log(smallest), np.log(longest))))
         # Above 1 the camera aliases.
         sharpness = 2.2 if reach < _LARGE and random.random() < 0.3 else 1.0
         scale = int(np.clip(np.ceil(reach / modules * sharpness), 1 + symbols[0].is_linear, 30))
@@ -314,6 +324,13 @@ class SceneGenerator:
     def _pick(self, random: Random, kind: int) -> Symbol:
         symbols = self._symbols[kind]
         return symbols[random.integers(len(symbols))]
+
+    def _pick_clear(self, random: Random, kind: int, reach: float) -> Symbol:
+        """Return a symbol whose modules are clear if its longer side is `reach` pixels long."""
+        most = max(reach / _CLEAR_MODULE[kind], self._fewest[kind])
+        symbols = zip(self._symbols[kind], self._sizes[kind], strict=True)
+        fitting = [symbol for symbol, size in symbols if size <= most]
+        return fitting[random.integers(len(fitting))]
 
     def _photograph(self, builder: _SceneBuilder) -> Scene:
         random = builder.random
@@ -407,7 +424,7 @@ class _SceneBuilder:
         left, top, right, bottom = flat.marks[0].box if flat.marks else (0, 0, width, height)
         scale = reach / max(right - left, bottom - top)
         roll = np.deg2rad(_roll(random))
-        tilt = np.deg2rad(random.uniform(0, 60) * random.random())
+        tilt = np.deg2rad(random.uniform(0, 64) * random.random() ** 0.75)
         if self.is_flat:
             roll, tilt = np.deg2rad(90.0 * random.choice(4, p=(0.7, 0.1, 0.1, 0.1))), 0.0
         way = random.uniform(0, 2 * np.pi)

@@ -23,6 +23,7 @@ from distractors import (
     random_crop,
     stripes,
 )
+from keys import KEYS
 from label_printer import CodeMark, FlatObject, LabelPrinter, colorize
 from numpy.typing import NDArray
 from symbols import NAMES, Symbol, make_symbols
@@ -35,7 +36,7 @@ Maker = Callable[[Random], Picture]
 _CLASS_SHARES = (0.16, 0.22, 0.1, 0.23, 0.29)
 # Shares of scenes: without codes, clean renderings, close-ups, one code of any size; else several.
 _EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.22, 0.1, 0.28, 0.18
-_MAKERS = (*DISTRACTORS, *TEXTURES)
+_MAKERS = (*DISTRACTORS, *TEXTURES, *KEYS)
 # A short piece of stripes cannot be told from a barcode, so stripes are backgrounds only.
 _OBJECTS = tuple(maker for maker in _MAKERS if maker is not stripes)
 _MIN_MODULE = (0.5, 0.55, 0.5, 0.3, 0.25)  # pixels, by class

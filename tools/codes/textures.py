@@ -8,6 +8,8 @@ import cv2
 import numpy as np
 from distractors import SIDE, Picture, Random, clouds, colour, ink_and_paper, tint
 
+Colour = tuple[int, int, int]
+
 
 def _foliage(random: Random) -> Picture:
     """Draw leaves and branches."""
@@ -258,6 +260,44 @@ def _wheels(random: Random) -> Picture:
     return picture
 
 
+def _icons(random: Random) -> Picture:
+    """Draw rows of small round icons with teeth, rays or scallops: cogs, suns, seals, stars."""
+    ink, paper = ink_and_paper(random)
+    picture = np.full((SIDE, SIDE, 3), paper, np.uint8) if random.random() < 0.6 else clouds(random)
+    step = int(np.exp(random.uniform(np.log(20), np.log(150))))
+    has_tiles = random.random() < 0.3
+    for y in range(step // 2, SIDE + step, step):
+        for x in range(step // 2, SIDE + step, step):
+            if random.random() < 0.3:
+                continue
+            front, back = (ink, paper) if random.random() < 0.6 else ink_and_paper(random)
+            half = step * random.uniform(0.25, 0.48)
+            if has_tiles:
+                edge = int(step * 0.48)
+                cv2.rectangle(picture, (x - edge, y - edge), (x + edge, y + edge), back, -1)
+            _toothed(random, picture, (x, y), half, front)
+            if random.random() < 0.7:  # what is in it
+                hole = max(1, int(half * random.uniform(0.15, 0.6)))
+                cv2.circle(picture, (x, y), hole, back, -1, cv2.LINE_AA)
+                if random.random() < 0.4:
+                    cv2.circle(picture, (x, y), max(1, hole // 2), front, -1, cv2.LINE_AA)
+    return picture
+
+
+def _toothed(
+    random: Random, picture: Picture, centre: tuple[int, int], radius: float, ink: Colour
+) -> None:
+    """Fill a disc whose edge goes in and out."""
+    count = int(random.integers(5, 25))
+    turn = np.linspace(0, 2 * np.pi, count * 12, endpoint=False)
+    wave = np.cos(turn * count + random.uniform(0, 6))
+    if random.random() < 0.6:  # teeth with flat ends
+        wave = np.clip(wave * random.uniform(1.2, 4), -1, 1)
+    reach = radius * (1 - random.uniform(0.06, 0.35) * (1 - wave) / 2 * min(1.0, 14 / count))
+    edge = np.column_stack([np.cos(turn), np.sin(turn)]) * reach[:, None] + centre
+    cv2.fillPoly(picture, [np.rint(edge * 16).astype(np.int32)], ink, cv2.LINE_AA, 4)
+
+
 def _strokes(random: Random) -> Picture:
     """Draw short strokes that turn around a few points, like brushwork, hair and straw."""
     picture = _plain(random)
@@ -292,5 +332,6 @@ TEXTURES: tuple[Callable[[Random], Picture], ...] = (
     _figures,
     _grille,
     _wheels,
+    _icons,
     _strokes,
 )

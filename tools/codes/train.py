@@ -4,7 +4,9 @@ One command trains the model, with photographs that photographs.py collected:
 python tools/codes/train.py --photos PHOTOS --minutes 25 --output FOLDER
 
 It writes a checkpoint every minute. The same command with --resume goes on from there;
---session ends a call earlier than the training, for example where a card is lent by the hour.
+--session ends a call earlier than the training, for example where a card is lent by the hour. The
+rate falls to nearly nothing until then; with --sessions 2 it falls over this call and the next one,
+which --resume starts, best with another --seed: the same one would draw the same scenes again.
 """
 
 from __future__ import annotations
@@ -96,6 +98,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, required=True, help="a folder")
     parser.add_argument("--minutes", type=float, default=25.0, help="of the whole training")
     parser.add_argument("--session", type=float, help="minutes of this call, its start included")
+    parser.add_argument(
+        "--sessions", type=int, default=1, help="calls still to come, with this one"
+    )
     parser.add_argument("--resume", type=Path, help="a folder with a checkpoint to go on from")
     parser.add_argument("--start", type=Path, help="weights to start from")
     parser.add_argument("--start-layers", type=int, help="use only the first layers of --start")
@@ -151,7 +156,7 @@ def _train(
     kept, new = [e for e, _ in averaged], [n for _, n in averaged]
     before, began = state.seconds, time.monotonic()
     end = start + (60 * options.session if options.session else 1e9) - _RESERVE
-    total_seconds = min(options.minutes * 60, before + end - began)
+    total_seconds = min(options.minutes * 60, before + options.sessions * (end - began))
     print(f"{device}: training starts {began - start:.0f} s after launch", flush=True)
     counted, reported = 0, began
     period = 15.0 if options.smoke else _REPORT_SECONDS

@@ -49,6 +49,15 @@ def test_the_large_model_finds_them_with_higher_scores(model):
     assert hashlib.sha256(contents).hexdigest() in guide
 
 
+@pytest.mark.parametrize("name", ["codes", "codes-large"])
+def test_models_in_the_box_run_in_int8(name):
+    found = []
+    for precision in ("float32", "int8"):
+        with engine.load(name, device="cpu", precision=precision) as detector:
+            found.append(sorted(detector(ROOT / "docs/parcel.jpg").labels))
+    assert found[0] == found[1]
+
+
 def test_model_has_a_name_and_is_the_default_of_load(model, capsys):
     with engine.load(device="cpu") as unnamed, engine.load(model.cfg.stem, device="cpu") as named:
         assert unnamed.labels == named.labels

@@ -214,7 +214,7 @@ _LINEAR = (
     ("codabar", string.digits, (5, 12)),
 )
 _STACKED_SHARE, _UNENCODED_SHARE = 0.32, 0.2
-# Of the lengths of Data Matrix: half of the symbols have 10 to 16 modules, as on parts.
+# Shares of the lengths of Data Matrix: half of the symbols have 10 to 16 modules, as on parts.
 _LONGEST_SHARES = (0.1, 0.18, 0.18, 0.18, 0.14, 0.14, 0.08)
 _FINDERS = {
     15: (

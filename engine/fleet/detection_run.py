@@ -110,7 +110,10 @@ class DetectionRun:
     ) -> DetectionRun:
         earlier = _about(folder)
         if earlier is None:
-            raise InputError(f"{shown(folder.name)}: {RUN}: is damaged, or of another program")
+            raise InputError(
+                f"{shown(folder.name)}: {RUN}: is damaged, or of another program."
+                " Name another folder"
+            )
         del earlier["shards"], earlier["pictures"]
         for name in sorted({*earlier, *parameters}):
             if earlier.get(name) != parameters.get(name):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -68,9 +69,21 @@ def _is_pillows_library() -> bool:
 
 @lru_cache(maxsize=1)
 def _decoder() -> Any:
-    """Return simplejpeg's function, or None without it, or if Pillow uses another library."""
+    """Return simplejpeg's function, or None without it, or if Pillow uses another library.
+
+    It is tried first: an old version has other arguments, and one that was built for another NumPy
+    fails in ways of its own.
+    """
+    from PIL import Image
+
+    encoded = BytesIO()
+    Image.new("L", (8, 8), 200).save(encoded, "JPEG")
     try:
         from simplejpeg import decode_jpeg
-    except ImportError:
+
+        pixels = new_pixels((8, 8, 1))
+        decode_jpeg(encoded.getvalue(), "GRAY", buffer=pixels, strict=True)
+        works = bool((pixels == 200).all())
+    except Exception:
         return None
-    return decode_jpeg if _is_pillows_library() else None
+    return decode_jpeg if works and _is_pillows_library() else None

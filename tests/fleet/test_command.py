@@ -221,7 +221,7 @@ def test_files_of_others_with_a_name_of_a_run_are_kept(begin, tmp_path, name, ov
     with pytest.raises(InputError) as refused:
         begin(overwrite=overwrite)
     assert file.read_bytes() == before
-    reasons = {"run.json": "run.json: is damaged, or of another program"}
+    reasons = {"run.json": "run.json: is damaged, or of another program. Name another folder"}
     expected = reasons.get(name, "contains other files. Name another folder, or pass --overwrite")
     if overwrite:
         expected = f"contains {name}, which is not of a run of the engine. Name another folder"

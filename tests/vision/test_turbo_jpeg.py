@@ -2,6 +2,8 @@
 
 import io
 import random
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -129,6 +131,27 @@ def spoiled(content, chance):
         chance.randbytes(end - place),
     )[kind - 2]
     return content[:place] + middle + content[place + len(middle) :]
+
+
+def old_version(data, colorspace="RGB"):
+    raise AssertionError(data, colorspace)
+
+
+def other_numpy(*_, **__):
+    raise ValueError("numpy.dtype size changed")
+
+
+@pytest.mark.parametrize("found", [old_version, other_numpy, None])
+def test_a_version_that_does_not_work_is_not_used(monkeypatch, found):
+    module = None if found is None else SimpleNamespace(decode_jpeg=found)
+    monkeypatch.setitem(sys.modules, "simplejpeg", module)
+    turbo_jpeg._decoder.cache_clear()
+    try:
+        assert turbo_jpeg._decoder() is None
+        assert turbo_jpeg.command_that_helps().startswith("pip install ")
+        assert read(jpeg()) == by_pillow(jpeg())
+    finally:
+        turbo_jpeg._decoder.cache_clear()
 
 
 def test_untrusted_pictures_are_decoded_by_pillow_alone(decoded):

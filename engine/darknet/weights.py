@@ -94,19 +94,19 @@ def save(
     overwrite: bool = False,
 ) -> None:
     """Write the arrays of every layer; an existing file is kept unless `overwrite`."""
-    import tempfile  # slow to import, and rarely needed
+    from engine.files import part_names  # slow to import, and rarely needed
 
     target = Path(path)
     if not overwrite and target.exists():
         raise WeightsError(f"{shown(target)}: exists already")
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        part = target.with_name(part_names.make())
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with part.open("xb") as file:
                 write(file, graph, weights, seen=seen)
-            Path(temporary).replace(target)
+            part.replace(target)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
             raise
     except OSError as failure:
         reason = failure.strerror or failure

@@ -21,7 +21,7 @@ def hold(path: Path) -> Iterator[None]:
 
     The file is not removed, because another process may have opened it.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if not _try_lock(descriptor):
             _log.warning("%s: another process holds the lock; waiting", path)

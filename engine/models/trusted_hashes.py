@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 
 from engine.errors import DownloadError
+from engine.files import part_names
 
 FILE = "known.json"
 
@@ -23,13 +22,12 @@ def record(folder: Path, file: str, sha256: str, url: str) -> None:
     entries = _read(folder)
     entries[file] = {"sha256": sha256, "address": url}
     text = json.dumps(entries, indent=1, sort_keys=True) + "\n"
-    descriptor, name = tempfile.mkstemp(prefix=f"{FILE}.", dir=folder)
+    part = folder / part_names.make()
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.write(text)
-        Path(name).replace(folder / FILE)
+        part.write_text(text, encoding="utf-8")  # others who share the folder may read it
+        part.replace(folder / FILE)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 

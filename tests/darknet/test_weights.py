@@ -311,6 +311,14 @@ def test_saved_weights_can_be_loaded(tmp_path):
             np.testing.assert_array_equal(again[name], array)
 
 
+def test_others_may_read_what_was_saved(tmp_path):
+    graph = network()
+    save(tmp_path / "net.weights", graph, initial(graph))
+    (tmp_path / "usual").touch()
+    modes = [(tmp_path / name).stat().st_mode for name in ("net.weights", "usual")]
+    assert modes[0] == modes[1]
+
+
 def test_saving_keeps_an_existing_file_unless_asked(tmp_path):
     path = written(tmp_path, b"precious")
     graph = network()

@@ -107,6 +107,7 @@ def test_sha256_of_the_first_download_is_recorded(server, folder):
     model = model_at(server.address())
     pull(model)
     assert store.verify(model) == "trusted"
+    assert (folder / "known.json").stat().st_mode == (folder / "net.weights").stat().st_mode
     known = json.loads((folder / "known.json").read_text())
     assert known == {"net.weights": {"sha256": SHA256, "address": server.address()}}
 

@@ -17,7 +17,8 @@ _SHORTEST_SIDE = 5.0
 _LEAST_VISIBLE = 0.45
 _LARGEST = 1.2  # longer side of a code after zooming, in sides of the picture
 _ZOOMED_SHARE, _ZOOMS = 0.6, (0.4, 2.5)
-_MIN_CONTRAST = 0.017  # standard deviation of grey values in the middle of a code
+_MIN_CONTRAST = 0.017  # standard deviation of grey values in the middle of a code,
+_FULL_SIDE = 80.0  # if its longer side has at least so many pixels; a smaller one needs more
 _SAMPLES = 10
 _STRETCH = 0.25  # of the logarithm of the aspect ratio
 
@@ -60,7 +61,8 @@ def augment(
     hidden = is_code & ~good & (visible > 0.02)
     is_faint = (boxes[..., 0] == FAINT) & (visible > 0.02)
     result = _jitter_colors(_disturb(_hide(result, inner_low, inner_high, hidden)))
-    is_clear = _contrast(result, inner_low, inner_high) > _MIN_CONTRAST
+    least = _MIN_CONTRAST * (_FULL_SIDE / shown.amax(2).clamp(1.0, _FULL_SIDE)).pow(0.6)
+    is_clear = _contrast(result, inner_low, inner_high) > least
     rows = torch.cat([boxes[..., :1], (inner_low + inner_high) / 2, shown], 2)
     return result, rows, good & is_clear, is_faint | (good & ~is_clear)
 

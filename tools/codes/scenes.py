@@ -47,7 +47,8 @@ _CLEAR_SHARE, _SMALL_SHARE, _SMALL = 0.55, 0.3, (0.018, 0.08)  # of scenes with 
 _MIN_SIDE = 5.5  # pixels of a box
 _MIN_VISIBLE = 0.7  # share of a box that is inside the frame
 _ASPECT_RATIOS = (1.0, 4 / 3, 3 / 4, 16 / 9, 9 / 16)  # of photographs, stretched to a square
-_MIN_CONTRAST = 3.2  # standard deviation of grey values in the box of a code
+_MIN_CONTRAST = 3.2  # standard deviation of grey values in the box of a code,
+_FULL_SIDE = 70  # if its longer side has at least so many pixels; a smaller one needs more
 _SEVERAL = 1 - _EMPTY - _CLEAN - _CLOSE - _SINGLE
 _LARGE = 170  # pixels; larger codes hardly alias
 _MAX_SHEET = 3.0  # pixels of an object for each of the picture
@@ -536,7 +537,7 @@ def _has_contrast(picture: Picture, code: Code) -> bool:
     left, right = int(left + aside), round(right - aside) + 1
     top, bottom = int(top + down), round(bottom - down) + 1
     part = cv2.cvtColor(picture[top:bottom, left:right], cv2.COLOR_BGR2GRAY)
-    return bool(cv2.blur(part, (3, 3)).std() > _MIN_CONTRAST)
+    return bool(cv2.blur(part, (3, 3)).std() > least)
 
 
 def _roll(random: Random) -> float:
@@ -560,6 +561,7 @@ def _module_size(mark: CodeMark, corners: Points) -> float:
     """Return pixels per module along the shorter axis; for barcodes, across the bars."""
     left, top, right, bottom = mark.box
     across = np.linalg.norm(corners[1] - corners[0]) / (right - left)
+    least = _MIN_CONTRAST * max(1.0, _FULL_SIDE / max(right - left, bottom - top)) ** 0.6
     down = np.linalg.norm(corners[3] - corners[0]) / (bottom - top)
     if mark.kind >= 3:
         return float(across * mark.module)

@@ -97,6 +97,8 @@ class LabelPrinter:
         self._renderer = TextRenderer()
         rows = random.integers(1, 7, size=160)
         self._blocks = [self._renderer.words(random, int(count)) for count in rows]
+        rows = random.integers(4, 15, size=50)  # paragraphs
+        self._blocks += [self._renderer.words(random, int(count), 10) for count in rows]
 
     def bare(self, random: Random, symbol: Symbol, scale: int) -> FlatObject:
         """Draw the code in its quiet zone and nothing else."""

@@ -25,6 +25,7 @@ from distractors import (
 )
 from keys import KEYS
 from label_printer import CodeMark, FlatObject, LabelPrinter, colorize
+from lookalikes import LookAlikes
 from numpy.typing import NDArray
 from symbols import NAMES, Symbol, make_symbols
 from textures import TEXTURES
@@ -35,7 +36,7 @@ Maker = Callable[[Random], Picture]
 
 _CLASS_SHARES = (0.16, 0.22, 0.1, 0.23, 0.29)
 # Shares of scenes: without codes, clean renderings, close-ups, one code of any size; else several.
-_EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.22, 0.1, 0.28, 0.18
+_EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.27, 0.09, 0.25, 0.17
 _MAKERS = (*DISTRACTORS, *TEXTURES, *KEYS)
 # A short piece of stripes cannot be told from a barcode, so stripes are backgrounds only.
 _OBJECTS = tuple(maker for maker in _MAKERS if maker is not stripes)
@@ -52,6 +53,8 @@ _FULL_SIDE = 70  # if its longer side has at least so many pixels; a smaller one
 _SEVERAL = 1 - _EMPTY - _CLEAN - _CLOSE - _SINGLE
 _LARGE = 170  # pixels; larger codes hardly alias
 _MAX_SHEET = 3.0  # pixels of an object for each of the picture
+_LOOK_ALIKES = 128  # drawn once
+_ALIKE_EMPTY, _ALIKE_SHARE = 0.5, 0.3  # of scenes without and with codes: those with look-alikes
 _FRESH = 0.15  # share of patterns that are drawn anew, which takes time
 _CELL = 4  # pixels of a cell in the occupancy map
 _ATTEMPTS = 6
@@ -159,6 +162,7 @@ class SceneGenerator:
         self._fewest = [min(sizes) for sizes in self._sizes]
         self._printer = LabelPrinter(seed)
         self._camera = Camera(seed)
+        self._look_alikes = LookAlikes(np.random.default_rng((seed, 3)), _LOOK_ALIKES)
         self._photographs = photographs or load_photographs()
         self._surfaces = [SURFACES[i % len(SURFACES)](random) for i in range(surfaces // 2)]
         self._patterns = [_MAKERS[i % len(_MAKERS)](random) for i in range(surfaces)]
@@ -179,6 +183,8 @@ class SceneGenerator:
                 builder.picture = random_crop(random, self._photographs, size)
             if random.random() < 0.4:
                 self._add_distractors(builder, int(random.integers(1, 6)))
+            if random.random() < _ALIKE_EMPTY:
+                self._add_look_alikes(builder, int(random.integers(2, 12)))
         elif kind == 1:
             return self._rendering(random, size)
         elif kind == 2:
@@ -190,9 +196,13 @@ class SceneGenerator:
             self._add_code(builder, 0.3, 1.3, as_ink=is_paper)
         elif kind == 3:
             self._add_distractors(builder, int(random.integers(0, 3)))
+            if random.random() < _ALIKE_SHARE:
+                self._add_look_alikes(builder, int(random.integers(1, 5)))
             self._add_code(builder, 0.02, 1.0)
         else:
             self._add_distractors(builder, int(random.integers(0, 3)))
+            if random.random() < _ALIKE_SHARE:
+                self._add_look_alikes(builder, int(random.integers(1, 5)))
             low, high = _SMALL if random.random() < _SMALL_SHARE else (0.02, 0.45)
             for _ in range(random.integers(2, 7)):
                 self._add_code(builder, low, high)
@@ -282,6 +292,24 @@ class SceneGenerator:
                     flat = _framed(random, flat)
             reach = builder.span * float(np.exp(random.uniform(np.log(0.06), np.log(1.2))))
             builder.add(flat, reach)
+
+    def _add_look_alikes(self, builder: _SceneBuilder, count: int) -> None:
+        """Add things whose details have the size at which they resemble codes."""
+        random = builder.random
+        for _ in range(count):
+            thing = self._look_alikes.pick(random)
+            low, high = np.log(thing.reach)
+            detail = float(np.exp(random.uniform(low, high)))
+            longer = max(thing.picture.shape[:2])
+            reach = min(longer * detail / thing.detail, 1.2 * builder.span)
+            flat = FlatObject(thing.picture, ())
+            finer = longer / reach / random.uniform(1, 1.6)
+            if finer > 1 and random.random() < 0.8:  # else the camera aliases
+                flat = _shrunk(flat, thing.picture.shape[0] * thing.picture.shape[1] / finer**2)
+            is_ink = thing.picture.mean() > 150 and random.random() < 0.35
+            builder.is_flat = random.random() < 0.3
+            builder.add(flat, reach, as_ink=is_ink)
+        builder.is_flat = False
 
     def _add_code(
         self, builder: _SceneBuilder, low: float, high: float, *, as_ink: bool = False
@@ -533,6 +561,7 @@ def _labelled(picture: Picture, codes: Sequence[Code]) -> Scene:
 def _has_contrast(picture: Picture, code: Code) -> bool:
     """Return False if glare, darkness or distance has made the middle of the code faint."""
     left, top, right, bottom = code.box
+    least = _MIN_CONTRAST * max(1.0, _FULL_SIDE / max(right - left, bottom - top)) ** 0.6
     aside, down = (right - left) / 4, (bottom - top) / 4
     left, right = int(left + aside), round(right - aside) + 1
     top, bottom = int(top + down), round(bottom - down) + 1
@@ -561,7 +590,6 @@ def _module_size(mark: CodeMark, corners: Points) -> float:
     """Return pixels per module along the shorter axis; for barcodes, across the bars."""
     left, top, right, bottom = mark.box
     across = np.linalg.norm(corners[1] - corners[0]) / (right - left)
-    least = _MIN_CONTRAST * max(1.0, _FULL_SIDE / max(right - left, bottom - top)) ** 0.6
     down = np.linalg.norm(corners[3] - corners[0]) / (bottom - top)
     if mark.kind >= 3:
         return float(across * mark.module)

@@ -34,8 +34,10 @@ def keyboard(random: Random) -> Picture:
     for number, row in enumerate(_ROWS):
         top, at = margin + int((1.5 + number) * _UNIT), margin
         for quarters in row:
+            look.is_second = quarters not in (4, 25)
             _draw_key(random, flat, look, (at, top, quarters * _UNIT // 4, _UNIT))
             at += quarters * _UNIT // 4
+        look.is_second = random.random() < 0.5
         for column in range(int(15.5 * 4) * _UNIT // 4, wide - _UNIT + 1, _UNIT):
             if random.random() < 0.95:
                 _draw_key(random, flat, look, (margin + column, top, _UNIT, _UNIT))
@@ -71,12 +73,19 @@ class _Look:
     def __init__(self, random: Random) -> None:
         self.case = colour(random)
         self.key = colour(random) if random.random() < 0.6 else self.case
+        is_office = random.random() < 0.3  # light keys with dark gaps, in a light case
+        if is_office:
+            self.case, self.key = colour(random, 120, 256), colour(random, 190, 256)
+        # Of the wider keys, which often have another colour than the others.
+        self.second = colour(random, 90, 200) if random.random() < 0.4 else self.key
+        self.is_second = False
         is_dark = np.mean(self.key) < 120
         self.legend = colour(random, 190, 256) if is_dark else colour(random, 0, 70)
         self.legend_share = random.choice([0.0, 0.7, 1.0])
-        self.gap = random.uniform(0.04, 0.22)
+        self.gap = random.uniform(0.04, 0.3)
         self.slope = random.uniform(0, 0.22)  # of the sides of a key
-        self.shade = random.uniform(0.25, 0.9)  # of the sides, and of what is between keys
+        self.shade = random.uniform(0.1, 0.4 if is_office else 0.9)  # of the sides of keys
+        self.ground = tuple(int(v * self.shade) for v in self.key) if is_office else self.case
         self.is_round = random.random() < 0.15
         self.size = random.uniform(0.28, 0.5)
 
@@ -91,8 +100,12 @@ def _draw_key(random: Random, flat: Picture, look: _Look, place: tuple[int, int,
     left, top, width, height = place
     gap = max(1, round(look.gap * _UNIT))
     near, far = (left + gap // 2, top + gap // 2), (left + width - gap, top + height - gap)
-    side = (np.asarray(look.key) * look.shade).tolist()
-    face = np.clip(np.asarray(look.key) * random.uniform(0.93, 1.07), 0, 255).tolist()
+    paint = np.asarray(look.second if look.is_second else look.key)
+    side = (paint * look.shade).tolist()
+    if look.ground != look.case:
+        corner = left + width - 1, top + height - 1
+        cv2.rectangle(flat, (left, top), corner, look.ground, -1)
+    face = np.clip(paint * random.uniform(0.93, 1.07), 0, 255).tolist()
     slope = round(look.slope * _UNIT)
     inner = (near[0] + slope, near[1] + slope // 3), (far[0] - slope, far[1] - slope)
     if look.is_round:

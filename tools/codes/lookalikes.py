@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 from distractors import Picture, Random, TextRenderer, clouds, colour, ink_and_paper, tint
+from keys import keyboard
 
 _SIDE = 400  # pixels of the longer side of most of them, about
 
@@ -35,12 +36,14 @@ class LookAlikes:
             "newspaper": self._newspaper,
             "figures": self._figures,
             "caption": self._caption,
+            "screen": self._screen,
             "marker": _marker,
             "markers": _markers,
             "board": _marker_board,
             "crossword": _crossword,
             "calibration": _calibration,
             "wheel": _wheel,
+            "keyboard": _keyboard,
         }
         self._shares = np.array([SHARES[name] for name in self._makers])
         self._shares /= self._shares.sum()
@@ -122,16 +125,7 @@ class LookAlikes:
 
     def _caption(self, random: Random) -> LookAlike:
         """Draw a word or a number alone in a bar, a button, a tab or a field, perhaps squeezed."""
-        if random.random() < 0.4:
-            text = str(random.integers(10 ** int(random.integers(1, 7))))
-            text = text[:-2] + random.choice([":", ".", " "]) + text[-2:] if len(text) > 3 else text
-        else:
-            letters = string.ascii_lowercase if random.random() < 0.7 else string.ascii_uppercase
-            count = int(random.integers(2, 11))
-            text = "".join(letters[i] for i in random.integers(26, size=count))
-            text = text.capitalize() if random.random() < 0.5 else text
-        text = f"[{text}]" if random.random() < 0.15 else text
-        grey = self._renderer.lines(random, [text])
+        grey = self._renderer.lines(random, [_short_text(random)])
         tall = int(random.integers(8, 28))  # coarse ones are enlarged, as in small pictures
         width = max(4, int(grey.shape[1] * tall / grey.shape[0] * random.uniform(0.45, 1.1)))
         grey = cv2.resize(grey, (width, tall), interpolation=cv2.INTER_AREA)
@@ -144,6 +138,48 @@ class LookAlikes:
             if random.random() < 0.6:
                 picture[:, :1], picture[:, -1:] = lit, dark
         return LookAlike(picture, tall, (8, 48))
+
+    def _screen(self, random: Random) -> LookAlike:
+        """Draw a part of a program's window or a chart, of few pixels: bars, buttons and words."""
+        height, width = (int(v) for v in random.integers(60, 260, size=2))
+        is_light = random.random() < 0.75
+        paper = _grey(random, 180, 256) if is_light else _grey(random, 0, 70)
+        ink = _grey(random, 0, 130) if is_light else _grey(random, 150, 256)
+        picture = np.full((height, width, 3), paper, np.uint8)
+        tall = int(random.integers(8, 15))
+        top = 2
+        while top < height - tall - 4:
+            band = int(tall * random.uniform(1.2, 3))
+            far = top + band
+            kind = random.random()
+            back = paper
+            if kind < 0.35:  # a bar, often with a darker edge
+                back = colour(random, 120) if random.random() < 0.4 else _grey(random, 140, 256)
+                cv2.rectangle(picture, (0, top), (width, far), back, -1)
+                cv2.line(
+                    picture, (0, far), (width, far), colour(random), int(random.integers(1, 3))
+                )
+            at = int(random.integers(0, max(1, width // 2)))
+            while at < width - tall and random.random() < 0.75:
+                grey = self._renderer.lines(random, [_short_text(random)])
+                across = int(grey.shape[1] * tall / grey.shape[0] * random.uniform(0.6, 1.1))
+                grey = cv2.resize(grey, (max(3, across), tall), interpolation=cv2.INTER_AREA)
+                near = at, top + (band - tall) // 2
+                if random.random() < 0.3:  # a button, a tab or a field
+                    corner = at + across + 5, near[1] + tall + 2
+                    cv2.rectangle(picture, (at - 5, near[1] - 2), corner, _grey(random, 90, 200), 1)
+                part = picture[near[1] : near[1] + tall, at : at + across]
+                part[:] = tint(grey, ink, back)[: part.shape[0], : part.shape[1]]
+                at += across + int(random.integers(8, 60))
+            top = far + int(random.integers(0, 4 * tall))
+            if random.random() < 0.2 and top < height:  # a picture below its title
+                part = picture[top : top + 4 * tall, : int(random.integers(width // 2, width))]
+                part[:] = clouds(random)[: part.shape[0], : part.shape[1]]
+                top += 4 * tall
+        if random.random() < 0.6:  # shown in another aspect ratio
+            narrow = max(20, int(width * random.uniform(0.5, 0.9)))
+            picture = cv2.resize(picture, (narrow, height), interpolation=cv2.INTER_AREA)
+        return LookAlike(picture, tall, (10, 46))
 
     def _lines(
         self, random: Random, rows: int, words: int, *, is_even: bool
@@ -159,17 +195,32 @@ class LookAlikes:
 
 # Shares of the kinds: the larger, the more often a trained model mistook them for codes.
 SHARES = {
-    "paragraph": 0.18,
-    "newspaper": 0.08,
-    "figures": 0.1,
-    "caption": 0.12,
-    "marker": 0.14,
-    "markers": 0.1,
-    "board": 0.1,
+    "paragraph": 0.16,
+    "newspaper": 0.07,
+    "figures": 0.09,
+    "caption": 0.09,
+    "screen": 0.06,
+    "marker": 0.13,
+    "markers": 0.09,
+    "board": 0.09,
     "crossword": 0.05,
     "calibration": 0.06,
-    "wheel": 0.07,
+    "wheel": 0.06,
+    "keyboard": 0.05,
 }
+
+
+def _short_text(random: Random) -> str:
+    """Return a word or a number, as in titles, buttons and clocks."""
+    if random.random() < 0.4:
+        text = str(random.integers(10 ** int(random.integers(1, 7))))
+        text = text[:-2] + random.choice([":", ".", " "]) + text[-2:] if len(text) > 3 else text
+    else:
+        letters = string.ascii_lowercase if random.random() < 0.7 else string.ascii_uppercase
+        count = int(random.integers(2, 11))
+        text = "".join(letters[i] for i in random.integers(26, size=count))
+        text = text.capitalize() if random.random() < 0.5 else text
+    return f"[{text}]" if random.random() < 0.15 else text
 
 
 def _text_end(grey: Picture) -> int:
@@ -384,3 +435,11 @@ def _wheel(random: Random) -> LookAlike:
     if random.random() < 0.4:
         fine = cv2.GaussianBlur(fine, (0, 0), random.uniform(0.5, 2))
     return LookAlike(fine, side, (14, 420))
+
+
+def _keyboard(random: Random) -> LookAlike:
+    picture = keyboard(random)
+    if random.random() < 0.5:
+        grey = cv2.cvtColor(picture, cv2.COLOR_BGR2GRAY)
+        picture = cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR)
+    return LookAlike(picture, max(picture.shape), (180, 800))

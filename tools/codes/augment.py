@@ -18,7 +18,7 @@ _LEAST_VISIBLE = 0.45
 _LARGEST = 1.2  # longer side of a code after zooming, in sides of the picture
 _ZOOMED_SHARE, _ZOOMS = 0.6, (0.4, 2.5)
 _MIN_CONTRAST = 0.017  # standard deviation of grey values in the middle of a code,
-_FULL_SIDE = 80.0  # if its longer side has at least so many pixels; a smaller one needs more
+_FULL_SIDE = 80.0  # if its longer side has this many pixels or more; a smaller one needs more
 _SAMPLES = 10
 _STRETCH = 0.25  # of the logarithm of the aspect ratio
 

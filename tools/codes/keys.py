@@ -76,7 +76,7 @@ class _Look:
         is_office = random.random() < 0.3  # light keys with dark gaps, in a light case
         if is_office:
             self.case, self.key = colour(random, 120, 256), colour(random, 190, 256)
-        # Of the wider keys, which often have another colour than the others.
+        # Wider keys often have another colour than the others.
         self.second = colour(random, 90, 200) if random.random() < 0.4 else self.key
         self.is_second = False
         is_dark = np.mean(self.key) < 120

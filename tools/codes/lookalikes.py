@@ -300,7 +300,7 @@ def _markers(random: Random) -> LookAlike:
 
 
 def _marker_board(random: Random) -> LookAlike:
-    """Draw a chessboard with square markers in its white squares, or black squares beside them."""
+    """Draw a chessboard with square markers in its white squares, or markers between black ones."""
     scale = int(random.integers(3, 7))
     side = 8 * scale
     square = int(side * random.uniform(1.15, 1.8))

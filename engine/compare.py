@@ -38,6 +38,8 @@ class Way:
         if not device or len(rest) > 1 or (rest and rest[0] not in TOLERANCES):
             known = "|".join(TOLERANCES)
             raise InputError(f"{text!r}: expected DEVICE[/{known}][/{_NO_PASSES}]")
+        if rest == ["int8"] and not has_passes:
+            raise InputError(f"{text!r}: a pass makes layers int8, so {_NO_PASSES} leaves none")
         return cls(device, rest[0] if rest else "float32", has_passes)
 
     def here(self) -> Way:

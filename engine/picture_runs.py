@@ -129,6 +129,9 @@ class PictureRuns:
         `expand` returns the pictures of a folder that reading finds among the sources.
         """
         outcomes: Iterator[Outcome | ImageError]
+        if self.has_state and self._settings.batch > 1:
+            problem = "each row of a batch would be a sequence of its own. forward() takes batches"
+            raise InputError(f"batch: expected 1 for a recurrent network: {problem}")
         with within_memory("detector"), ExitStack() as stack:
             ahead = self._read_ahead(stack, pace.workers, keep)
             ahead = self.device_ahead(settings, keep, ahead) or ahead

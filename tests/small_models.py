@@ -156,5 +156,15 @@ def tiny_classifier(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def tiny_recurrent_detector(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recurrent-detector")
+    last = "[convolutional]\nfilters=6\nactivation=linear"
+    memory = "[crnn]\nsize=3\npad=1\noutput=6\nhidden=6\nactivation=leaky\n\n"
+    text = SMALLEST.format(stride=8).replace(last, memory + last)
+    assert "[crnn]" in text
+    return write_model(folder, text, ["cat"])
+
+
+@pytest.fixture(scope="session")
 def tiny_recurrent(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("recurrent"), RECURRENT, [])

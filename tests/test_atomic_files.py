@@ -46,6 +46,15 @@ def test_existing_file_is_replaced_only_if_asked(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_private_file_stays_private(tmp_path):
+    path = tmp_path / "private.json"
+    path.write_text("old")
+    path.chmod(0o600)
+    with NewFile(path, overwrite=True) as file:
+        file.part.write_text("new")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o600)
+
+
 def test_a_link_stays_one_and_its_file_is_replaced(tmp_path):
     folder, link = tmp_path / "folder", tmp_path / "link.txt"
     folder.mkdir()

@@ -53,6 +53,11 @@ def test_the_first_layer_that_differs_is_found(network, monkeypatch):
     assert abs(worst.first - worst.second) > 1
 
 
+def test_int8_without_passes_is_refused():
+    with pytest.raises(InputError, match="a pass makes layers int8, so no-passes leaves none"):
+        Way.of("cpu/int8/no-passes")
+
+
 def test_infinities_hide_no_difference():
     left, right = np.array([np.inf, 3, 4]), np.array([np.inf, 3, 8])
     assert compare._error(left, right) == 0.8

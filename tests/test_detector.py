@@ -416,8 +416,10 @@ def test_a_stream_reads_no_further_than_one_batch_ahead(detector):
 @pytest.mark.parametrize("on_error", ["raise", "yield", "skip"])
 @pytest.mark.parametrize("has_state", [False, True])
 def test_a_folder_named_like_a_picture_stands_for_those_inside(
-    detector, files, tmp_path, monkeypatch, on_error, has_state
+    tiny_detector, detector, files, tmp_path, monkeypatch, on_error, has_state
 ):
+    if has_state:
+        detector = load(tiny_detector, names=tiny_detector.names)
     folder = tmp_path / "album.jpg"
     (folder / "deeper.png").mkdir(parents=True)
     inside = [folder / "a.png", folder / "b.png", folder / "deeper.png" / "c.png"]
@@ -530,6 +532,17 @@ def test_candidates_refuse_an_invalid_threshold(detector, threshold):
     x = np.zeros((1, 3, 48, 64), np.float32)
     with pytest.raises(InputError, match="threshold: expected a number from 0 to 1"):
         detector.candidates(x, threshold=threshold)
+
+
+def test_rows_of_a_batch_are_no_sequence(tiny_recurrent_detector):
+    """Each row has a state of its own, so that a batch would change what is found."""
+    pictures = [picture(seed) for seed in range(4)]
+    with load(tiny_recurrent_detector, batch=2) as network:
+        for run in (lambda: network(pictures), lambda: list(network.stream(pictures))):
+            with pytest.raises(InputError, match="batch: expected 1 for a recurrent network: each"):
+                run()
+    with load(tiny_recurrent_detector) as network:
+        assert len(network(pictures)) == 4
 
 
 def test_a_recurrent_network_remembers_until_it_is_reset(tiny_recurrent):

@@ -308,6 +308,7 @@ def test_second_names_of_arguments(load):
         ({"size": {32, 64}}, "size: expected a whole number, or width and height, got {32, 64}"),
         ({"tiles": np.array([2, 2])}, "tiles: expected auto, none, SIZE"),
         ({"precision": "tf32", "half": True}, "precision and half"),
+        ({"device": "cpu:2", "threads": 7}, "threads: cpu:2 names 2 threads, got 7. Give one"),
         ({"device": 1.5}, "device: expected a name"),
         ({"device": True}, "device: expected a name"),
     ],

@@ -46,6 +46,9 @@ def open_device(name: str) -> Device:
 
 def open_chosen(name: str, threads: int | None = None) -> Device:
     """Open a device by name; "auto" is a usable GPU, else the CPU. `threads` applies to "cpu"."""
+    kind, _, own = name.partition(":")
+    if threads is not None and own.isdecimal() and kind in ("cpu", "ort") and int(own) != threads:
+        raise InputError(f"threads: {name} names {own} threads, got {threads}. Give one of them")
     cpu = "cpu" if threads is None else f"cpu:{whole('threads', threads)}"
     if name == "cpu":
         return open_device(cpu)

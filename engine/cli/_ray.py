@@ -169,6 +169,7 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
     """Load the model here once, so that its errors are reported before the cluster starts."""
     import engine
     from engine.fleet.packed_model import PackedModel
+    from engine.fleet.ray_resources import NO_STATE
 
     _model.fill_in(arguments, has_default=task == "detector")
     files = arguments.cfg, arguments.weights
@@ -189,6 +190,8 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
         if detector.task != task:
             other = {"detector": "classify", "classifier": "detect"}[task]
             raise InputError(f"{arguments.cfg}: is not a {task}. Try: {other}")
+        if detector.has_state:
+            raise InputError(f"--ray: {arguments.cfg}: {NO_STATE}")
         _model.check_classes(detector)
         labels = detector.labels
     options |= {"precision": arguments.precision, "batch": arguments.batch, **decode}

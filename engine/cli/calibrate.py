@@ -66,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from engine.backends import open_chosen
     from engine.calibrate.scales import Calibration, calibrate
+    from engine.darknet.names import read_names
     from engine.files.atomic import write_new
     from engine.scales import path_beside
 
@@ -87,6 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
     reserved = _output_files.ReservedPaths([*files, *pictures])
     _output_files.check_output("--output", path, reserved, overwrite=arguments.overwrite)
     graph, plan = _network.read(arguments)
+    if arguments.names:
+        read_names(arguments.names, graph.classes)  # raises an error if they do not fit
     device = open_chosen(arguments.device, arguments.threads)
     try:
         options = Calibration(arguments.pictures, arguments.measure, arguments.target)

@@ -166,11 +166,13 @@ def make_image(width: int, height: int, channels: int) -> IMAGE:
 def copy_image_from_bytes(image: IMAGE, content: bytes) -> None:
     """Fill an image with the bytes of a uint8 RGB array of shape (height, width, channels)."""
     pixels = np.frombuffer(content, np.uint8)
-    if pixels.size != image.data.size:
+    size = image.w * image.h * image.c
+    if pixels.size != size:
         sides = f"{image.w} x {image.h} x {image.c}"
-        raise InputError(f"bytes: expected {image.data.size} for {sides}, got {pixels.size}")
-    image.data[:] = pixels.reshape(image.h, image.w, image.c).transpose(2, 0, 1).reshape(-1)
-    image.data /= 255
+        raise InputError(f"bytes: expected {size} for {sides}, got {pixels.size}")
+    values = image.numbers(size)
+    values[:] = pixels.reshape(image.h, image.w, image.c).transpose(2, 0, 1).reshape(-1)
+    values /= 255
 
 
 def load_image(path: Text, width: int, height: int) -> IMAGE:
@@ -398,7 +400,7 @@ def remove_negatives_faster(
     return [
         (class_names[number], float(found.prob[number]), (*found.bbox,))
         for found, number in best
-        if number >= 0
+        if 0 <= number < len(class_names)
     ]
 
 
@@ -475,6 +477,8 @@ def _load(
 
 
 def _to_picture(image: IMAGE) -> Picture:
+    if min(image.w, image.h) < 1:
+        raise InputError(f"image: expected 1 x 1 pixel or more, got {image.w} x {image.h}")
     (planes,) = image.rows(1, (image.c, image.h, image.w))
     return Picture(np.ascontiguousarray(planes.transpose(1, 2, 0)))
 

@@ -69,6 +69,8 @@ class NewFile:
             return
         try:
             if self._overwrite:
+                with suppress(OSError):  # there is none; others may not read more than before
+                    self.part.chmod(self._target.stat().st_mode & 0o777)
                 self.part.replace(self._target)
             else:
                 self._publish()

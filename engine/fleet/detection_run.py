@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -70,14 +70,15 @@ class DetectionRun:
         parameters = json.loads(json.dumps({"version": VERSION, "format": form, **parameters}))
         folder = Folder(out)
         existing = folder.names()
+        old: Sequence[str] = ()
         if overwrite:
-            _delete_run(folder, existing)
+            old = _shards_of_run(folder, existing)
         elif RUN in existing:
             return cls._resume(folder, parameters, entries, size)
         elif existing - {PLAN} or (existing and not shard_plan.is_one(folder)):
             hint = "Name another folder, or pass --overwrite"
             raise InputError(f"{shown(out)}: contains other files. {hint}")
-        return cls._planned(folder, parameters, entries, size)
+        return cls._planned(folder, parameters, entries, size, old=old)
 
     @classmethod
     def _planned(
@@ -87,18 +88,24 @@ class DetectionRun:
         entries: Iterable[Entry],
         size: int | None,
         plan: shard_plan.ShardPlan | None = None,
+        *,
+        old: Sequence[str] = (),
     ) -> DetectionRun:
-        """Plan the entries, after the shards of an earlier plan."""
+        """Plan the entries, after the shards of an earlier plan; then delete the `old` files."""
         problems: list[str] = []
         listed = _without_problems(entries, problems)
         added = plan.without_planned(listed) if plan else listed
-        shards, pictures = shard_plan.write(folder, added, size, plan)
-        if not shards:
+        made = shard_plan.make(added, size, plan)
+        if not made.shards:
             raise InputError(problems[0] if problems else "no picture named: the lists are empty")
+        for name in old:
+            folder.delete(name)
+        if plan is None or made.shards > plan.shards:
+            folder.write(PLAN, made.content)
         # Written last, so that a folder with this file has a complete plan.
-        counts = {"shards": shards, "pictures": pictures}
+        counts = {"shards": made.shards, "pictures": made.pictures}
         folder.write(RUN, json.dumps({**parameters, **counts}, indent=1).encode())
-        return cls(_files(folder, parameters), shards, pictures, tuple(problems))
+        return cls(_files(folder, parameters), made.shards, made.pictures, tuple(problems))
 
     @classmethod
     def _resume(
@@ -128,9 +135,11 @@ class DetectionRun:
     def finished_shards(self) -> dict[int, Tally]:
         """Return the counts of the shards that are there; a damaged one is not."""
         existing = self.files.folder.names()
+        plan = shard_plan.ShardPlan(self.files.folder)
         found = [each for each in range(self.shards) if self.files.name(each) in existing]
+        pictures = [sum(entry.pictures for entry in plan.entries(each)) for each in found]
         with ThreadPoolExecutor(_READER_THREADS) as readers:
-            tables = readers.map(self.files.read_if_whole, found)
+            tables = readers.map(self.files.read_if_whole, found, pictures)
             return {
                 shard: tally(table)
                 for shard, table in zip(found, tables, strict=True)
@@ -196,20 +205,21 @@ def _about(folder: Folder) -> dict[str, Any] | None:
     return about if is_of_run and isinstance(about["shards"], int) else None
 
 
-def _delete_run(folder: Folder, existing: Set[str]) -> None:
-    """Delete the files of a run: run.json first, so that half of a run is never resumed.
+def _shards_of_run(folder: Folder, existing: Set[str]) -> list[str]:
+    """Return the names of the results of the run in a folder.
 
-    The plan is last, since it shows that shards belong to a run. Files of others that have a name
-    of these are refused, because they would be replaced or taken for results.
+    Files of others that have a name of a run are refused, because they would be replaced or taken
+    for results.
     """
     about = _about(folder) if RUN in existing else None
-    has_plan = PLAN in existing and shard_plan.is_one(folder)
-    count = about["shards"] if about else shard_plan.ShardPlan(folder).shards if has_plan else 0
-    of_run = {shard_name(each, form) for each in range(count) for form in FORMATS}
-    of_run |= ({RUN} if about else set()) | ({PLAN} if about or has_plan else set())
+    shards: set[str] = set()
+    if about:
+        shards = {shard_name(each, about["format"]) for each in range(about["shards"])} & existing
+    of_run = shards | ({RUN, PLAN} if about else set())
+    if PLAN in existing and shard_plan.is_one(folder):
+        of_run.add(PLAN)
     others = {each for each in existing if each in (RUN, PLAN) or is_shard_name(each)} - of_run
     if others:
         problem = f"contains {shown(min(others))}, which is not of a run of the engine"
         raise InputError(f"{shown(folder.name)}: {problem}. Name another folder")
-    for name in sorted(of_run & existing, key=lambda each: (each != RUN, each == PLAN, each)):
-        folder.delete(name)
+    return sorted(shards)

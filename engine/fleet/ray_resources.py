@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from engine.detector import Detector
 
 DEVICES = ("auto", "cpu", "cuda")
-
+NO_STATE = "is recurrent: it needs all pictures in their order, on one machine"
 
 _log = logging.getLogger("engine")
 
@@ -37,6 +37,9 @@ def load(
     if detector.task != task:
         detector.close()
         raise InputError(f"{files[0]}: expected a {task}, got another network")
+    if detector.has_state:
+        detector.close()
+        raise InputError(f"{files[0]}: {NO_STATE}")
     return detector
 
 

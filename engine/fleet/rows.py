@@ -138,6 +138,14 @@ def tally(rows: pa.Table) -> Tally:
     return Tally(len(rows), int(counts.sum()), int(np.count_nonzero(counts)), failed)
 
 
+def are_whole(rows: pa.Table, pictures: int) -> bool:
+    """Tell whether this is a table with a result or an error for each of so many pictures."""
+    if len(rows) != pictures or not {*SCHEMA_OF_CLASSES.names} <= {*rows.column_names}:
+        return False
+    has_scores, has_error = (pyarrow.compute.is_valid(rows[name]) for name in ("scores", "error"))
+    return not pictures or bool(pyarrow.compute.all(pyarrow.compute.xor(has_scores, has_error)))
+
+
 def json_lines(rows: pa.Table) -> bytes:
     """Return one JSON object per line; a number that is not finite becomes null."""
     return "".join(serialize.json_text(_finite(row)) + "\n" for row in rows.to_pylist()).encode()

@@ -80,14 +80,18 @@ class ShardFiles:
             content = file.getvalue()
         self.folder.write(self.name(shard), content)
 
-    def read_if_whole(self, shard: int) -> pa.Table | None:
+    def read_if_whole(self, shard: int, pictures: int) -> pa.Table | None:
         """Return the table of a shard; a damaged one is told and counts as missing."""
         try:
-            return self.read(shard)
+            table = self.read(shard)
+            if rows.are_whole(table, pictures):
+                return table
+            problem = f"its columns or its {pictures} rows are not all there"
         except (OSError, pa.ArrowException) as error:  # PyArrow has both for damaged files
-            where = f"{shown(self.folder.name)}: {self.name(shard)}"
-            _log.warning("%s: is damaged, and is made again: %s", where, reason(error))
-            return None
+            problem = reason(error)
+        where = f"{shown(self.folder.name)}: {self.name(shard)}"
+        _log.warning("%s: is damaged, and is made again: %s", where, problem)
+        return None
 
     def read(self, shard: int) -> pa.Table:
         with self.folder.open(self.name(shard)) as file:
@@ -134,11 +138,12 @@ class ShardWorker:
                 raise self._load_error
             # A lost worker may have written the file without reporting it.
             found = None
+            entries = self._plan.entries(shard)
             if self._files.folder.has(self._files.name(shard)):
-                found = self._files.read_if_whole(shard)
+                pictures = sum(entry.pictures for entry in entries)
+                found = self._files.read_if_whole(shard, pictures)
                 if found is not None and not rows.tally(found).failed_pictures:
                     return self._result(shard, found)
-            entries = self._plan.entries(shard)
             table = detect_again(self._detector, entries, found, workers=self._workers)
             self._files.write(shard, table)
             return self._result(shard, table)

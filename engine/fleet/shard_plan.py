@@ -9,6 +9,7 @@ import io
 import os
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -34,13 +35,18 @@ _SCHEMA = pa.schema(
 )
 
 
-def write(
-    folder: Folder,
-    entries: Iterable[Entry],
-    size: int | None = None,
-    before: ShardPlan | None = None,
-) -> tuple[int, int]:
-    """Write a plan, if there are pictures, and return the numbers of its shards and pictures.
+class NewPlan(NamedTuple):
+    """A plan that is not written yet, and the numbers of its shards and pictures."""
+
+    content: bytes
+    shards: int
+    pictures: int
+
+
+def make(
+    entries: Iterable[Entry], size: int | None = None, before: ShardPlan | None = None
+) -> NewPlan:
+    """Plan the entries.
 
     A shard has about `size` pictures. The shards of the plan `before` come first and keep theirs.
     """
@@ -52,9 +58,7 @@ def write(
             shards += 1
             pictures += sum(each.pictures for each in shard)
             table.write_table(_to_table(shard))
-    if shards > (before.shards if before else 0):
-        folder.write(PLAN, content.getvalue())
-    return shards, pictures
+    return NewPlan(content.getvalue(), shards, pictures)
 
 
 def is_one(folder: Folder) -> bool:

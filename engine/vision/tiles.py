@@ -102,6 +102,8 @@ def _grid(picture: Sides, sides: Sides, counts: Sides, overlap: float) -> list[A
     if columns * rows > MOST_TILES:
         side = math.sqrt(math.prod(picture) / MOST_TILES) / (1 - overlap)
         larger = 100 * math.ceil(side / 100 + 0.5)
+        while math.prod(_count(extent, larger, overlap) for extent in picture) > MOST_TILES:
+            larger *= 2  # a strip has one row, however large its tiles
         raise InputError(
             f"tiles: expected at most {MOST_TILES} of a picture, got {columns} x {rows} for "
             f"{picture[0]} x {picture[1]}. Try a size of {larger} pixels"

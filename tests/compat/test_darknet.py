@@ -193,6 +193,21 @@ def test_bytes_must_fill_the_image():
         darknet.copy_image_from_bytes(image, bytes(23))
 
 
+def test_bytes_fill_what_a_pointer_points_to():
+    image = darknet.make_image(4, 3, 3)
+    held = image.data
+    image.data = held.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+    darknet.copy_image_from_bytes(image, bytes(range(36)))
+    assert held.sum() * 255 == pytest.approx(sum(range(36)))
+
+
+def test_an_image_without_pixels_is_one_line(tiny_detector):
+    network = darknet.load_net(str(tiny_detector.cfg), str(tiny_detector.weights), 0)
+    with pytest.raises(InputError, match="image: expected 1 x 1 pixel or more, got 0 x 0"):
+        darknet.detect_image(network, ["a", "b", "c"], darknet.make_image(0, 0, 3))
+    darknet.free_network_ptr(network)
+
+
 def test_corners_are_rounded():
     assert darknet.bbox2points((10.4, 20.4, 5, 7)) == (8, 17, 13, 24)
 

@@ -269,13 +269,12 @@ def test_a_damaged_plan_is_told(begin, tmp_path):
 
 
 def test_a_run_that_ended_before_its_description_begins_again(begin, tmp_path):
-    """The plan is written first, and shards are deleted before it."""
+    """The plan is written first."""
     begin(3, size=1)
     (tmp_path / "out" / "run.json").unlink()
     assert begin(3, size=1).shards == 3
     (tmp_path / "out" / "run.json").unlink()
-    (tmp_path / "out" / "shard-000001.parquet").write_bytes(b"old")
-    assert begin(3, size=1, overwrite=True).finished_shards() == {}
+    assert begin(3, size=1, overwrite=True).shards == 3
 
 
 def test_foreign_folder_is_refused(begin, tmp_path):
@@ -294,10 +293,10 @@ def test_a_shard_is_read_as_it_was_written(begin, form):
     from engine.fleet import rows
 
     found = rows.table(["a", "b", "c"], [many_boxes(1), ImageError("b: no"), many_boxes(60_000)])
-    files = begin(form=form).files
+    files = begin(3, form=form).files
     files.write(0, found)
     assert files.read(0).equals(found)
-    assert begin(form=form).finished_shards() == {0: (3, 60_001, 2, 1)}
+    assert begin(3, form=form).finished_shards() == {0: (3, 60_001, 2, 1)}
 
 
 def many_boxes(count):
@@ -309,10 +308,49 @@ def many_boxes(count):
 def test_overwriting_forgets_the_shards_of_the_run_before(begin):
     from engine.fleet import rows
 
-    first = begin()
-    first.files.write(0, rows.table([], []))
-    assert list(begin().finished_shards()) == [0]
-    assert begin(overwrite=True).finished_shards() == {}
+    first = begin(1)
+    first.files.write(0, rows.table(["a"], [many_boxes(2)]))
+    assert list(begin(1).finished_shards()) == [0]
+    assert begin(1, overwrite=True).finished_shards() == {}
+
+
+def test_overwriting_keeps_a_run_until_the_next_one_is_planned(begin, tmp_path):
+    from engine.errors import InputError
+    from engine.fleet import rows
+
+    begin(1).files.write(0, rows.table(["a"], [many_boxes(2)]))
+    before = sorted(each.name for each in (tmp_path / "out").iterdir())
+    with pytest.raises(InputError, match="the lists are empty"):
+        begin(0, overwrite=True)
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == before
+    assert list(begin(1).finished_shards()) == [0]
+
+
+def test_overwriting_keeps_files_of_the_other_format(begin, tmp_path):
+    from engine.errors import InputError
+
+    begin(3, size=1)
+    mine = tmp_path / "out" / "shard-000000.jsonl"
+    mine.write_text("converted")
+    with pytest.raises(InputError, match=r"contains shard-000000\.jsonl, which is not of a run"):
+        begin(3, size=1, overwrite=True)
+    assert mine.read_text() == "converted"
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_a_shard_that_lacks_rows_or_columns_is_made_again(begin, form, caplog):
+    import pyarrow
+
+    from engine.fleet import rows
+
+    whole = rows.table(["a", "b"], [many_boxes(1), many_boxes(2)])
+    for wrong in (whole.slice(0, 1), pyarrow.table({"other": [1, 2]})):
+        files = begin(2, form=form).files
+        files.write(0, wrong)
+        assert begin(2, form=form).finished_shards() == {}
+        files.write(0, whole)
+        assert begin(2, form=form).finished_shards() == {0: (2, 3, 2, 0)}
+    assert all("is damaged, and is made again" in each for each in caplog.messages)
 
 
 def test_run_without_pictures_is_refused(begin):
@@ -320,6 +358,19 @@ def test_run_without_pictures_is_refused(begin):
 
     with pytest.raises(InputError, match="the lists are empty"):
         begin(0)
+
+
+def test_a_recurrent_network_is_refused(has_ray, words, capsys, tiny_recurrent_detector):
+    """Each worker would begin with a state that depends on the shards before."""
+    from engine.errors import InputError
+    from engine.fleet.detect import Detect
+
+    files = [str(tiny_recurrent_detector.cfg), str(tiny_recurrent_detector.weights)]
+    told = error_of(capsys, "detect", *files, *words[3:], "--ray", "local")
+    reason = "is recurrent: it needs all pictures in their order, on one machine"
+    assert told == f"--ray: {files[0]}: {reason}"
+    with pytest.raises(InputError, match=reason):
+        Detect(*files, device="cpu")
 
 
 def test_model_is_sent_with_the_files_it_names(has_ray, tmp_path, model):

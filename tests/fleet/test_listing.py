@@ -142,7 +142,7 @@ def test_tar_files_are_read_in_parts(folder):
     Path("set.tar").rename("sets/set.tar")
     assert [each.pictures for each in list_entries(["sets/*"])] == [64, 64, 22]
     out = Folder(str(folder.parent / "out"))
-    shard_plan.write(out, found, 100)
+    out.write(listing.PLAN, shard_plan.make(found, 100).content)
     assert [
         each for shard in range(2) for each in shard_plan.ShardPlan(out).entries(shard)
     ] == found
@@ -257,7 +257,9 @@ def test_plan_assigns_entries_to_shards(tmp_path):
         Entry(stray, problem=f"{stray}: no"),
     ]
     folder = Folder(str(tmp_path / "out"))
-    assert shard_plan.write(folder, every, 4) == (5, 19)
+    made = shard_plan.make(every, 4)
+    folder.write(listing.PLAN, made.content)
+    assert (made.shards, made.pictures) == (5, 19)
     read_back = shard_plan.ShardPlan(folder)
     dealt = [read_back.entries(shard) for shard in range(5)]
     assert dealt == [every[:4], every[4:5], every[5:6], every[6:7], every[7:]]
@@ -266,9 +268,10 @@ def test_plan_assigns_entries_to_shards(tmp_path):
 @pytest.mark.parametrize(
     ("pictures", "shards"), [(1, 1), (33, 2), (5000, 100), (100_000, 100), (150_001, 151)]
 )
-def test_size_of_shards_is_bounded(tmp_path, pictures, shards):
+def test_size_of_shards_is_bounded(pictures, shards):
     every = (Entry("x.jpg") for _ in range(pictures))
-    assert shard_plan.write(Folder(str(tmp_path)), every) == (shards, pictures)
+    made = shard_plan.make(every)
+    assert (made.shards, made.pictures) == (shards, pictures)
 
 
 def test_names_in_stores():

@@ -117,5 +117,6 @@ def card_of(pointer: int) -> int:
 
 
 def _cuda(device: Device) -> CudaDevice:
-    assert isinstance(device, CudaDevice)
+    if not isinstance(device, CudaDevice):
+        raise InputError(f"device: expected the CPU or a card, got {device.name}")
     return device

@@ -19,6 +19,7 @@ from engine.cli._stderr import print_stderr
 from engine.cli._table import align
 from engine.errors import InputError
 from engine.files.naming import shown
+from engine.vision.extensions import is_picture
 
 if TYPE_CHECKING:
     from engine.calibrate.choose import Chosen
@@ -81,8 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.model = None  # its files are known now
     files = arguments.cfg, arguments.weights
     path = arguments.output or str(path_beside(arguments.weights))
-    if Path(path).suffix != ".scales":
-        raise InputError(f"--output {shown(path)}: expected a name that ends in .scales")
+    if is_picture(Path(path).name):
+        raise InputError(f"--output {shown(path)}: is the name of a picture. Try NAME.scales")
     if arguments.check and not Path(arguments.check).exists():
         raise InputError(f"--check {shown(arguments.check)}: no such file or folder")
     reserved = _output_files.ReservedPaths([*files, *pictures])

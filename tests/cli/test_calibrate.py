@@ -123,7 +123,10 @@ def test_it_writes_scales_with_which_int8_runs(model, pictures, tmp_path, capsys
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["-o", "0.png", "--overwrite"], "--output 0.png: expected a name that ends in .scales"),
+        (
+            ["-o", "0.png", "--overwrite"],
+            "--output 0.png: is the name of a picture. Try NAME.scales",
+        ),
         (["-o", "a.scales", "--names", "net.names"], "--names: only with --check"),
         (["-o", "a.scales", "--check", "gone"], "--check gone: no such file or folder"),
         (

@@ -69,7 +69,7 @@ class NewFile:
             return
         try:
             if self._overwrite:
-                with suppress(OSError):  # there is none; others may not read more than before
+                with suppress(OSError):  # the target may be missing; its mode stays otherwise
                     self.part.chmod(self._target.stat().st_mode & 0o777)
                 self.part.replace(self._target)
             else:

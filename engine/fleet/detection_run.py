@@ -72,7 +72,7 @@ class DetectionRun:
         existing = folder.names()
         old: Sequence[str] = ()
         if overwrite:
-            old = _shards_of_run(folder, existing)
+            old = _files_to_delete(folder, existing)
         elif RUN in existing:
             return cls._resume(folder, parameters, entries, size)
         elif existing - {PLAN} or (existing and not shard_plan.is_one(folder)):
@@ -205,9 +205,10 @@ def _about(folder: Folder) -> dict[str, Any] | None:
     return about if is_of_run and isinstance(about["shards"], int) else None
 
 
-def _shards_of_run(folder: Folder, existing: Set[str]) -> list[str]:
-    """Return the names of the results of the run in a folder.
+def _files_to_delete(folder: Folder, existing: Set[str]) -> list[str]:
+    """Return the results of the run in a folder and then its run.json, in this order.
 
+    Until run.json is gone the old run can be resumed, and no run gets the plan of another one.
     Files of others that have a name of a run are refused, because they would be replaced or taken
     for results.
     """
@@ -222,4 +223,4 @@ def _shards_of_run(folder: Folder, existing: Set[str]) -> list[str]:
     if others:
         problem = f"contains {shown(min(others))}, which is not of a run of the engine"
         raise InputError(f"{shown(folder.name)}: {problem}. Name another folder")
-    return sorted(shards)
+    return [*sorted(shards), *([RUN] if about else [])]

@@ -326,6 +326,34 @@ def test_overwriting_keeps_a_run_until_the_next_one_is_planned(begin, tmp_path):
     assert list(begin(1).finished_shards()) == [0]
 
 
+def test_half_an_overwriting_leaves_no_plan_of_another_run(begin, monkeypatch):
+    """Until run.json is gone the plan is its own, and after that there is nothing to resume."""
+    from engine.fleet import rows
+    from engine.fleet.storage import Folder
+
+    done = []
+    for action in ("delete", "write"):
+        real = getattr(Folder, action)
+
+        def noted(folder, name, *content, action=action, real=real):
+            done.append((action, name))
+            real(folder, name, *content)
+
+        monkeypatch.setattr(Folder, action, noted)
+    run = begin(2, size=1)
+    for shard in range(2):
+        run.files.write(shard, rows.table(["a"], [many_boxes(1)]))
+    done.clear()
+    begin(2, size=1, overwrite=True)
+    assert done == [
+        ("delete", "shard-000000.parquet"),
+        ("delete", "shard-000001.parquet"),
+        ("delete", "run.json"),
+        ("write", "pictures.parquet"),
+        ("write", "run.json"),
+    ]
+
+
 def test_overwriting_keeps_files_of_the_other_format(begin, tmp_path):
     from engine.errors import InputError
 

@@ -129,12 +129,15 @@ def conv1d(
 def release() -> None:
     """Free all devices and memory that the functions of this module hold.
 
+    A call that runs in another thread ends first; the next call opens its device again.
+
     Examples:
         >>> engine.ops.release()
     """
     with _lock:
-        while _caches:
-            _caches.popitem()[1].close()
+        caches = list(_caches.values())
+    for each in caches:
+        each.close()
 
 
 # ---------------------------------------------------------------- one call
@@ -229,10 +232,11 @@ def _convolve(
 
 
 class _ProgramCache:
-    """A device and its compiled programs; calls are serialised."""
+    """A device, opened when it is used, and its compiled programs; calls are serialised."""
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._device: Device | None = None
         self._programs: OrderedDict[tuple[_Signature, bytes], Program] = OrderedDict()
         self._lock = fork_safety.lock(outer=True)  # acquired before the locks of programs
 
@@ -245,23 +249,33 @@ class _ProgramCache:
         out_shape: tuple[int, ...],
     ) -> Any:
         with self._lock:
-            program = self._program(signature, weight, bias)
+            device = self._opened()
+            program = self._program(device, signature, weight, bias)
             if isinstance(images, np.ndarray):
                 (result,) = program.forward(_float32(images).reshape(-1, *signature.source.sides))
                 return result.reshape(out_shape)
-            return images.through(self._device, program, out_shape)
+            return images.through(device, program, out_shape)
 
     def values(self, name: str, operand: Array | CardArray) -> Array:
         """Convert to float32 on the host."""
-        if isinstance(operand, np.ndarray):
-            array = operand
-        elif operand.device == self._device.name:
-            array = operand.read(self._device)
-        else:
-            raise InputError(f"{name}: expected on {self._device.name}, got {operand.device}")
+        with self._lock:
+            device = self._opened()
+            if isinstance(operand, np.ndarray):
+                array = operand
+            elif operand.device == device.name:
+                array = operand.read(device)
+            else:
+                raise InputError(f"{name}: expected on {device.name}, got {operand.device}")
         return np.ascontiguousarray(_float32(array))
 
-    def _program(self, signature: _Signature, weight: Array, bias: Array | None) -> Program:
+    def _opened(self) -> Device:
+        if self._device is None:
+            self._device = open_device(self._name)
+        return self._device
+
+    def _program(
+        self, device: Device, signature: _Signature, weight: Array, bias: Array | None
+    ) -> Program:
         digest = hashlib.sha256(weight.tobytes())
         if bias is not None:
             digest.update(bias.tobytes())
@@ -272,20 +286,23 @@ class _ProgramCache:
         if len(self._programs) == PROGRAMS:
             self._programs.popitem(last=False)[1].close()
         plan = signature.plan(weight, bias)
-        self._programs[key] = self._compile(signature, plan)
+        self._programs[key] = _compile(device, signature, plan)
         return self._programs[key]
-
-    def _compile(self, signature: _Signature, plan: Plan) -> Program:
-        if self._device.name.startswith("cpu"):
-            return self._device.compile(plan, batch=signature.rows)
-        from engine.backends.cuda.device_arrays import compile_one
-
-        return compile_one(self._device, plan, signature.rows, signature.algorithm)
 
     def close(self) -> None:
         with self._lock:
             self._programs.clear()
-            self._device.close()
+            if self._device is not None:
+                self._device.close()
+                self._device = None
+
+
+def _compile(device: Device, signature: _Signature, plan: Plan) -> Program:
+    if device.name.startswith("cpu"):
+        return device.compile(plan, batch=signature.rows)
+    from engine.backends.cuda.device_arrays import compile_one
+
+    return compile_one(device, plan, signature.rows, signature.algorithm)
 
 
 _caches: dict[str, _ProgramCache] = {}
@@ -295,9 +312,7 @@ atexit.register(release)
 
 def _cache_for(name: str) -> _ProgramCache:
     with _lock:
-        if name not in _caches:
-            _caches[name] = _ProgramCache(open_device(name))
-        return _caches[name]
+        return _caches.setdefault(name, _ProgramCache(name))
 
 
 # ---------------------------------------------------------------- arguments

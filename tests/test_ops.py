@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -262,6 +263,18 @@ def test_programs_are_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert program not in kept.values()
     np.testing.assert_array_equal(ops.conv2d(x, kernels[0]), first)
     np.testing.assert_allclose(ops.conv2d(x, kernels[1]), 2 * first, rtol=1e-6)
+    ops.release()
+
+
+def test_release_ends_no_call_of_another_thread() -> None:
+    x, w = random(1, 3, 40, 40), random(8, 3, 3, 3)
+    expected = ops.conv2d(x, w)
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(ops.conv2d, x, w) for _ in range(1000)]
+        while not all(each.done() for each in calls):
+            ops.release()
+        for each in calls:
+            np.testing.assert_array_equal(each.result(), expected)
     ops.release()
 
 

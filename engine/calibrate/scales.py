@@ -64,7 +64,13 @@ def calibrate(
     histograms = count_magnitudes(plan, device, rows())
     if not count:
         raise InputError("no picture could be read: expected some, best a few hundred")
-    chosen = choose(Measurement(plan, device, kept), histograms, options.target)
+    measurement = Measurement(plan, device, kept)
+    if not measurement.has_finite_outputs:
+        raise InputError(
+            f"{files[1]}: the network's outputs are not finite in float32, so the error of int8 "
+            "cannot be measured. Check the weights with: compare"
+        )
+    chosen = choose(measurement, histograms, options.target)
     about = {
         "engine": __version__,
         "pictures": str(count),

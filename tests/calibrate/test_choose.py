@@ -74,6 +74,8 @@ def test_an_infinite_activation_leaves_its_readers_float(cpu):
     histograms = count_magnitudes(plan, cpu, rows())
     assert histograms[1].limit("max") == np.inf
     measurement = Measurement(plan, cpu, rows())
+    assert not measurement.has_finite_outputs
+    assert Measurement(network(), cpu, rows()).has_finite_outputs
     found = choose(measurement, histograms, target=0.05)
     assert found.error == 0  # the outputs are not finite either, which tells nothing
     assert measurement.error(LayerRanges({0: 1.0})) == 0

@@ -105,7 +105,7 @@ class Net:
         self._input_name = _INPUT
         self._blob: Array | None = None
         self._ticks = 0
-        self._latest: object = None  # the program of the last forward()
+        self._latest: tuple[object, Array] | None = None  # program and input of the last forward()
         self._shares: Array | None = None  # of its layers in its time
 
     @classmethod
@@ -324,10 +324,11 @@ class Net:
         the layers are measured once for each size; a fused layer takes no time of its own.
         """
         with self._lock:
-            if self._latest is None or self._blob is None:
+            if self._latest is None:
                 return 0, np.zeros(len(self._layers))
             if self._shares is None:
-                self._shares = self._measured_shares(self._programs[self._latest], self._blob)
+                key, blob = self._latest
+                self._shares = self._measured_shares(self._programs[key], blob)
             return self._ticks, self._shares * self._ticks
 
     def close(self) -> None:
@@ -385,8 +386,8 @@ class Net:
                 for layer, place in zip(layers, compiled.places, strict=True)
             ]
             self._ticks = perf_counter_ns() - start
-            if self._latest != key:
-                self._latest, self._shares = key, None
+            if self._latest is None or self._latest[0] != key:
+                self._latest, self._shares = (key, blob), None
         return made
 
     def _layer(self, name: str) -> CvLayer:

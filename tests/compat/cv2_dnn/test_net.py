@@ -181,6 +181,11 @@ def test_profile(detector):
     assert ticks > 0
     assert layers.shape == (len(detector.getLayerNames()),)
     assert layers.sum() == pytest.approx(ticks)
+    detector.setInput(np.zeros((1, 3, 96, 128), np.float32))
+    detector.forward()
+    detector.setInput(networks.small_blob("detector"))  # forward() has not run it
+    ticks, layers = detector.getPerfProfile()
+    assert layers.sum() == pytest.approx(ticks)
 
 
 def test_layer_ids(detector):

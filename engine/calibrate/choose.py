@@ -60,8 +60,12 @@ class Measurement:
 
     @property
     def has_finite_outputs(self) -> bool:
-        """Whether an output is finite in float32 for all inputs, so that errors can be measured."""
-        return any(_are_finite(part) for part in zip(*self._expected, strict=True))
+        """Whether an output is finite in float32 for all inputs, so that errors can be measured.
+
+        A head returns no boxes where scores are NaN.
+        """
+        parts = zip(*self._expected, strict=True)
+        return any(_are_finite(part) and any(each.size for each in part) for part in parts)
 
     def error(self, ranges: LayerRanges) -> float:
         """Return the error of the network with these ranges."""

@@ -229,6 +229,15 @@ def test_a_layer_with_infinite_values_stays_float(device, tmp_path, capsys):
         assert len(small.forward(x)) == 1
 
 
+def test_outputs_that_are_not_finite_are_one_line(tmp_path, capsys):
+    model = changed_model(tmp_path / "m", lambda number, name, values: np.full_like(values, 3e38))
+    path = tmp_path / "m.scales"
+    assert calibrate(model, write_picture(tmp_path / "p.png"), "-o", path, device="cpu") == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert "outputs are not finite in float32" in line
+    assert not path.exists()
+
+
 def test_no_picture_is_an_error_in_one_line(model, device, tmp_path, capsys):
     (tmp_path / "bad.png").write_bytes(b"no picture")
     assert calibrate(model, tmp_path / "bad.png", "-o", tmp_path / "a.scales", device=device) == 2

@@ -60,12 +60,11 @@ class Measurement:
 
     @property
     def has_finite_outputs(self) -> bool:
-        """Whether an output is finite in float32 for all inputs, so that errors can be measured.
+        """Whether an output is finite in float32 for any input, so that errors can be measured.
 
         A head returns no boxes where scores are NaN.
         """
-        parts = zip(*self._expected, strict=True)
-        return any(_are_finite(part) and any(each.size for each in part) for part in parts)
+        return any(each.size and np.isfinite(each).all() for row in self._expected for each in row)
 
     def error(self, ranges: LayerRanges) -> float:
         """Return the error of the network with these ranges."""
@@ -126,21 +125,18 @@ def _relative_error(expected: Sequence[Outputs], found: Sequence[Outputs]) -> fl
     """Return the error of all outputs; those that are not finite in float32 tell nothing."""
     squares = []
     for outputs in zip(zip(*expected, strict=True), zip(*found, strict=True), strict=True):
+        pairs = [pair for pair in zip(*outputs, strict=True) if np.isfinite(pair[0]).all()]
+        if not pairs:
+            continue
         first, second = (
             np.concatenate([each.reshape(-1) for each in part]).astype(np.float64)
-            for part in outputs
+            for part in zip(*pairs, strict=True)
         )
-        if not _are_finite(outputs[0]):
-            continue
         if first.shape != second.shape or not np.isfinite(second).all():
             return inf
         size = np.square(first).sum()
         squares.append(np.square(second - first).sum() / size if size else 0.0)
     return float(np.sqrt(np.mean(squares))) if squares else 0.0
-
-
-def _are_finite(part: Sequence[Array]) -> bool:
-    return all(np.isfinite(each).all() for each in part)
 
 
 def _decoded(candidates: Array) -> Outputs:

@@ -216,12 +216,16 @@ def test_black_pictures_and_dead_channels(device, tmp_path, capsys):
 
 def test_a_layer_with_infinite_values_stays_float(device, tmp_path, capsys):
     def overflow(number, name, values):
-        is_scale = number == 0 and name.startswith("scale")
-        return np.full_like(values, 3e38) if is_scale else values
+        changed = {"scale": 3e38, "mean": 0, "bias": 0}  # finite where the picture is black
+        if number or name not in changed:
+            return values
+        return np.full_like(values, changed[name])
 
     model = changed_model(tmp_path / "infinite", overflow)
     path = tmp_path / "infinite.scales"
-    assert calibrate(model, write_picture(tmp_path / "p.png"), "-o", path, device=device) == 0
+    Image.new("RGB", (40, 30)).save(tmp_path / "black.png")
+    pictures = tmp_path / "black.png", write_picture(tmp_path / "p.png")
+    assert calibrate(model, *pictures, "-o", path, device=device) == 0
     assert "\n0 convolutional inf - -" in path.read_text()
     x = np.random.default_rng(0).random((1, 3, 32, 32), np.float32)
     files = model.cfg, model.weights

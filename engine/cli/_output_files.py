@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from threading import Lock
 from typing import Literal
 
@@ -183,6 +183,8 @@ class OutputFolder:
     def new_file(self, name: str) -> NewFile:
         """Return a new file; a second one of this name in a run gets a number."""
         path = wanted = self.path / name
+        if ".." in PurePath(name).parts:
+            raise InputError(f"{self._option} {shown(path)}: would be outside of the folder")
         number = 1
         while not self._reserved.take(self._option, path):
             number += 1

@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--output {shown(path)}: is the name of a picture. Try NAME.scales")
     if arguments.check and not Path(arguments.check).exists():
         raise InputError(f"--check {shown(arguments.check)}: no such file or folder")
-    reserved = _output_files.ReservedPaths([*files, *pictures])
+    reserved = _output_files.ReservedPaths([*files, *pictures, arguments.names, arguments.check])
     _output_files.check_output("--output", path, reserved, overwrite=arguments.overwrite)
     graph, plan = _network.read(arguments)
     if arguments.names:

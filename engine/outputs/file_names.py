@@ -19,8 +19,12 @@ _FRAME = re.compile(r"_[0-9]{6,}$")
 
 
 def stem_of(source: str, default: str) -> str:
-    """Return dog for a/dog.jpg, and `default` for a source without a name."""
-    return shortened(PurePath(_path(source)).stem) or default
+    """Return dog for a/dog.jpg, and `default` for a source whose name has only dots before the end.
+
+    "...tar" would give "..", which is another folder.
+    """
+    stem = shortened(PurePath(_path(source)).stem)
+    return stem if stem.strip(".") else default
 
 
 def output_of(item: Item) -> str:

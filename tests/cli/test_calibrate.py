@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -143,6 +145,17 @@ def test_options_are_checked_before_anything_is_measured(
     assert calibrate(model, pictures, *options) in (2, 3)
     assert capsys.readouterr().err == f"Error: {message}\n"
     assert (pictures / "0.png").read_bytes() == before
+
+
+@pytest.mark.parametrize("option", ["--names", "--check"])
+def test_its_output_replaces_no_file_that_is_read(model, pictures, tmp_path, capsys, option):
+    (tmp_path / "set.txt").write_text("".join(f"{pictures}/{n}.png\n" for n in range(3)))
+    mine = Path(model.names if option == "--names" else tmp_path / "set.txt")
+    before = mine.read_bytes()
+    options = ["--check", tmp_path / "set.txt", "--names", model.names]
+    assert calibrate(model, pictures, *options, "-o", mine, "--overwrite") == 2
+    assert "would replace a file that is read" in capsys.readouterr().err
+    assert mine.read_bytes() == before
 
 
 def test_pictures_that_cannot_be_read_show_in_the_status(model, pictures, tmp_path, capsys):

@@ -104,6 +104,26 @@ def test_labels_of_x_jpg_and_x_png_differ(detect, tree):
     assert below(tree / "both") == ["x-2.png", "x.jpg"]
 
 
+@pytest.mark.parametrize("name", ["...tar", "..tar"])
+def test_names_of_dots_stay_in_the_folder(detect, tree, name):
+    """ "...tar" without its extension is "..", the folder above."""
+    (tree / "x.jpg").write_bytes(mine := (tree / "pics/cam1/day1/img000.jpg").read_bytes())
+    with tarfile.open(tree / name, "w") as archive:
+        archive.add(tree / "pics/cam1/day2/img000.jpg", "x.jpg")
+    for more in ((), ("--overwrite",), ("--resume",)):
+        assert detect(name, "-o", "out", "--quiet", *more).status == 0
+        assert (tree / "x.jpg").read_bytes() == mine
+        assert below(tree / "out") == ["picture/x.jpg"]
+
+
+@pytest.mark.parametrize("name", ["...jpg", "..jpg"])
+def test_pictures_with_names_of_dots(detect, tree, name):
+    (tree / name).write_bytes((tree / "pics/cam1/day1/img000.jpg").read_bytes())
+    for more in ((), ("--overwrite",), ("--resume",)):
+        assert detect(name, "-o", "out", "--save-txt", "out", "--quiet", *more).status == 0
+        assert below(tree / "out") == ["picture.jpg", "picture.txt"]
+
+
 OUTPUTS = [["-o", "out"], ["--save-txt", "out"], ["--crops", "out"]]
 
 

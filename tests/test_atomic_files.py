@@ -188,6 +188,22 @@ def test_a_file_system_without_hard_links_works(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
+def test_an_interrupt_without_hard_links_leaves_no_empty_file(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "link", refuse)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write_new(tmp_path / "a.txt", b"new")
+    assert not (tmp_path / "a.txt").exists()
+    write_new(tmp_path / "a.txt", b"new")
+
+
 def test_files_of_a_dead_process_are_removed(tmp_path):
     code = "import sys; from engine.files.atomic import NewFile; print(NewFile(sys.argv[1]).part)"
     left = subprocess.run(

@@ -140,7 +140,7 @@ def rename_new(source: Path, target: Path) -> None:
         target.open("xb").close()
         try:
             source.replace(target)
-        except OSError:
+        except BaseException:  # an interrupt, too
             target.unlink(missing_ok=True)
             raise
         return

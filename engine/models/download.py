@@ -201,6 +201,8 @@ class _Transfer:
             with response:
                 start = _start(response, part, is_resuming=bool(headers))
                 total = _total(response, start, part.expected)
+                if not start:
+                    part.discard()  # first, so that no origin belongs to the bytes of another file
                 part.write_origin(url, total, response.headers)
                 size = self._append(response, deadline, start, total)
         if total is None and size in part.expected.sizes:

@@ -37,7 +37,7 @@ def _read(folder: Path) -> dict[str, dict[str, str]]:
         entries = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DownloadError(f"{path}: cannot be read: {error}. Delete it to start over") from None
     if not isinstance(entries, dict) or not all(
         isinstance(each, dict) for each in entries.values()

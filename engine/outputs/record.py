@@ -370,7 +370,7 @@ class OutputRecord:
                 for key in ("picture", "source")
             )
             return Owned(name, picture, is_done, holds, source)
-        except (AttributeError, ValueError, KeyError, TypeError):
+        except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
             where = f"{shown(self._path)}: line {self._lines}"
             hint = "Remove this file: then names alone tell which pictures are done"
             raise InputError(f"{where}: expected an output and its picture. {hint}") from None

@@ -300,6 +300,26 @@ def test_crops_of_a_picture_that_came_later_replace_no_other(detect, folder):
 
 
 @pytest.mark.parametrize(
+    "line", ["[" * 100_000, '{"path": "x", "frame": [1], "detections": []}'], ids=["deep", "list"]
+)
+def test_foreign_lines_of_json_are_refused(detect, folder, line):
+    (folder / "a.jsonl").write_text(line + "\n")
+    done = detect("--jsonl", "a.jsonl", "--resume", "--quiet")
+    assert (done.status, (folder / "a.jsonl").read_text()) == (2, line + "\n")
+    assert "line 1: expected a line that this command writes" in done.err
+
+
+@pytest.mark.parametrize("cell", ["a\rb", "a" * 200_000], ids=["return", "long"])
+def test_foreign_lines_of_csv_are_refused(detect, folder, cell):
+    assert detect("--csv", "a.csv", "--quiet").status == 0
+    head = (folder / "a.csv").read_text().splitlines()[0]
+    (folder / "a.csv").write_text(f"{head}\n{cell},0\n", newline="")
+    done = detect("--csv", "a.csv", "--resume", "--quiet")
+    assert done.status == 2
+    assert "line 2: expected a line that this command writes" in done.err
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ("--json a.json --resume", "--resume: not with --json, written at the end. Use --jsonl"),

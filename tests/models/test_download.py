@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import DownloadError
-from engine.models.download import ExpectedFile, RetryPolicy, download
+from engine.models.download import ExpectedFile, RetryPolicy, _Transfer, download
 from tests.dripping_server import DRIPS
 from tests.models import misbehaving_server as answers
 from tests.models.misbehaving_server import BODY
@@ -131,6 +131,26 @@ def test_changed_file_is_sent_again(server, target):
         answers.cut_after(1000),
         partial(answers.ranged, body=changed, tag='"two"'),
     ]
+    bring(server, target, OF_THE_SIZE)
+    assert target.read_bytes() == changed
+
+
+def test_a_changed_file_does_not_go_on_from_the_bytes_of_the_old_one(server, target, monkeypatch):
+    changed = bytes(len(BODY))
+    again = partial(answers.ranged, body=changed, tag='"two"')
+    server.answers["/net.weights"] = [answers.cut_after(1000), again, again]
+    append = _Transfer._append
+    starts = []
+
+    def killed_at_the_second(self, response, deadline, start, total):
+        starts.append(start)
+        if len(starts) == 2:
+            raise KeyboardInterrupt
+        return append(self, response, deadline, start, total)
+
+    monkeypatch.setattr(_Transfer, "_append", killed_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        bring(server, target, OF_THE_SIZE)
     bring(server, target, OF_THE_SIZE)
     assert target.read_bytes() == changed
 

@@ -147,7 +147,7 @@ def test_different_file_later_is_noticed(server, folder):
         store.verify(model)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"net.weights": 1}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"net.weights": 1}', "[" * 100_000])
 def test_damaged_records_are_reported(folder, text):
     folder.mkdir()
     (folder / "known.json").write_text(text)

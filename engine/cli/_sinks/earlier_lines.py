@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import logging
 import os
 from collections import Counter
@@ -97,7 +98,8 @@ class EarlierLines:
                         continue
                     try:
                         found = parse(text)
-                    except (ValueError, KeyError, TypeError):
+                        hash(found.key)  # a frame of a foreign file may be a list
+                    except (ValueError, KeyError, TypeError, RecursionError, csv.Error):
                         raise InputError(f"{where}: {_FOREIGN.format(number)}. {hint}") from None
                     if found.has_failed:
                         earlier._leave_out(len(line))

@@ -21,6 +21,8 @@ from engine.concurrency import process_end
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _MAX_IMPORT_SECONDS = 5.0  # a module may run a whole program while it is imported
 _RETRY_SECONDS = 0.02
+# Modules whose code an exception would break, or ignore, as in the callbacks of weak references.
+_WITHOUT_EXCEPTIONS = {"importlib._bootstrap", "weakref", "_weakrefset"}
 
 
 class Terminated(KeyboardInterrupt):
@@ -64,7 +66,7 @@ def interruptible() -> Iterator[None]:
 
 
 class _Handler:
-    """A signal handler that raises; during an import it retries until the import has ended."""
+    """A signal handler that raises; where that would do harm, it retries until it does not."""
 
     def __init__(self, *, ends_process: bool) -> None:
         self._ends_process = ends_process
@@ -78,7 +80,7 @@ class _Handler:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         self._since = since = self._since or now
-        if _is_import(frame) and now - since < _MAX_IMPORT_SECONDS:
+        if _would_be_lost(frame) and now - since < _MAX_IMPORT_SECONDS:
             with suppress(RuntimeError):  # no thread can be started
                 _thread.start_new_thread(_send_again, (number,))  # takes no lock, unlike Thread
                 return
@@ -97,9 +99,10 @@ def _send_again(number: int) -> None:
         signal.pthread_kill(main_thread().ident or 0, number)  # also wakes a blocked main thread
 
 
-def _is_import(frame: FrameType | None) -> bool:
+def _would_be_lost(frame: FrameType | None) -> bool:
+    """Tell whether an exception would break an import or get lost in a weakref's callback."""
     while frame is not None:
-        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+        if frame.f_globals.get("__name__") in _WITHOUT_EXCEPTIONS:
             return True
         frame = frame.f_back
     return False

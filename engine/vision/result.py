@@ -242,6 +242,10 @@ class Result:
         rows = which if isinstance(which, slice) else np.asarray(which)
         if isinstance(rows, np.ndarray) and rows.size == 0:
             rows = rows.astype(np.int64)
+        if isinstance(rows, np.ndarray) and rows.ndim != 1:
+            if rows.ndim == 0 and rows.dtype.kind in "iu":
+                return self[int(rows)]
+            raise InputError(f"result: expected indices of one dimension, got {rows.ndim}")
         is_left_out = np.ones(len(self), bool)
         is_left_out[rows] = False
         chosen = self._rows(rows)
@@ -516,6 +520,8 @@ class Result:
         image = self._picture(picture).to_image()
         crops = []
         for found in self:
+            if not np.isfinite(found.box).all():
+                continue
             box = found.box.clipped(*self.size)
             left, top = int(box.left), int(box.top)
             right, bottom = int(np.ceil(box.right)), int(np.ceil(box.bottom))

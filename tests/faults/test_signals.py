@@ -1,5 +1,6 @@
 """Signals end a run at once and in one line, and its files are complete."""
 
+import gc
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import threading
 import time
 from argparse import Namespace
 from importlib import import_module
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -193,6 +195,31 @@ def test_error_that_an_interrupt_caused_is_an_interrupt():
         half_done()
     with pytest.raises(AttributeError), interruptible():
         raise AttributeError("not interrupted")
+
+
+def test_signal_in_the_callback_of_a_weak_reference_is_not_lost():
+    class Key:
+        def __hash__(self):
+            return 1
+
+    class Table(dict):
+        def __delitem__(self, key):
+            signal.raise_signal(signal.SIGINT)  # in the callback, which removes the key
+            super().__delitem__(key)
+
+    def lose_a_key():
+        table = WeakKeyDictionary()
+        key = Key()
+        table[key] = 1
+        table.data = Table(table.data)
+        del key
+        gc.collect()
+        time.sleep(10)
+
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        lose_a_key()
+    assert time.monotonic() - start < 5
 
 
 def test_signal_interrupts_an_import_that_hangs(tmp_path, monkeypatch):

@@ -439,6 +439,11 @@ def test_crops_are_the_boxes_inside_the_picture():
     assert outside.crops(PICTURE) == []
 
 
+def test_a_box_without_a_place_has_no_crop():
+    boxes = np.array([[np.nan, 0.5, 0.1, 0.1], [0.5, 0.5, np.inf, 0.1], [0.5] * 4], np.float32)
+    assert [found.label for found, _ in result(xywhn=boxes).crops(PICTURE)] == ["7"]
+
+
 def test_box_has_a_width_and_a_height():
     box = Box(-5, 10, 30, 60)
     assert (box.width, box.height) == (35, 50)
@@ -514,6 +519,9 @@ def test_save_crop_writes_all_crops_or_none(tmp_path):
 def test_a_label_is_no_index():
     with pytest.raises(InputError, match=r"got 'cat'\. Did you mean result\.filter\(classes"):
         result()["cat"]
+    assert isinstance(result()[np.array(1)], Detection)
+    with pytest.raises(InputError, match="expected indices of one dimension, got 2"):
+        result()[np.array([[0, 1]])]
 
 
 def test_save_crop_makes_a_folder_for_each_label(tmp_path):

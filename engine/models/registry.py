@@ -72,7 +72,7 @@ def find(name: str) -> Model:
         return _bundled(own[name])
     if name not in models():
         raise InputError(
-            f"no model {shown(name)!r} in the zoo.{suggest(name, models())} "
+            f"no model {shown(name)!r} in the zoo.{suggest(name, [*models(), *own])} "
             "See: python -m engine models list"
         )
     return models()[name]

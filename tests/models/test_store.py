@@ -262,3 +262,9 @@ def test_model_must_be_named_if_none_is_bundled(tmp_path, monkeypatch):
     monkeypatch.setattr(bundled, "_PACKAGE", tmp_path / "engine")
     with pytest.raises(InputError, match=r"no model named, .*See .*README\.md"):
         store.locate_default()
+
+
+@pytest.mark.parametrize("name", ["yolov4-tny", "codes-larg"])
+def test_a_misspelled_model_is_suggested(name):
+    with pytest.raises(InputError, match=r"Did you mean '(yolov4-tiny|codes-large)'\?"):
+        registry.find(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from operator import is_
@@ -674,10 +675,11 @@ class Detector:
 
     def close(self) -> None:
         """Free the device; the detector cannot be used any more."""
-        self._device.close()
-        self._runs.close()
-        if self._decoders is not None:
-            self._decoders.close()
+        with ExitStack() as closing:  # all of them, also if a card is lost
+            if self._decoders is not None:
+                closing.callback(self._decoders.close)
+            closing.callback(self._runs.close)
+            closing.callback(self._device.close)
 
     def __enter__(self) -> Detector:
         return self

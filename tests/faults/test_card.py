@@ -2,6 +2,7 @@
 
 import threading
 from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -134,6 +135,25 @@ def test_lost_card_can_still_be_closed(device, plan, given):
     assert not closing.is_alive()
     with pytest.raises(DeviceError, match="device is closed"):
         device.compile(plan)
+
+
+def test_all_of_a_lost_card_is_closed(device, plan, given, monkeypatch):
+    programs = [device.compile(plan) for _ in range(2)]
+    device.trouble.expect("lost", 1, lasts=True)
+
+    def lost():
+        raise DeviceError("cuda:0: the GPU is lost")
+
+    monkeypatch.setattr(device.context.stream, "synchronize", lost)
+    closed = []
+    monkeypatch.setattr(device, "_decoders", [SimpleNamespace(close=lambda: closed.append(1))])
+    with pytest.raises(DeviceError, match="the GPU is lost"):
+        device.close()
+    assert closed == [1]
+    assert all(each.is_closed for each in programs)
+    with pytest.raises(DeviceError, match="device is closed"):
+        device.compile(plan)
+    device.close()
 
 
 def test_too_large_a_picture_leaves_the_program_usable(device, plan, given, expected):

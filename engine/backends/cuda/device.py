@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -230,7 +230,8 @@ class CudaDevice:
 
     def allocate(self, size: int) -> tuple[int, Callable[[], None]]:
         """Return a pointer to new memory, and a function that any thread may call to free it."""
-        block = self._context.run(lambda: self._context.driver.mem_alloc(size))
+        allocate = partial(self._context.driver.mem_alloc, size)
+        block = self._context.run(allocate, undo=lambda block: block.free())
         return int(block), partial(self._context.post, block.free)
 
     def open_decoder(self) -> CardJpegDecoder:
@@ -267,19 +268,23 @@ class CudaDevice:
         return lowering.fuse(plan, target)
 
     def close_programs(self) -> None:
-        for program in tuple(self._programs):
-            program.close()
+        with ExitStack() as closing:  # all of them, also on a lost card
+            for program in self._programs:
+                closing.callback(program.close)
 
     def close(self) -> None:
-        self.close_programs()
-        _close(self._decoders, self._context)
+        try:
+            self.close_programs()
+        finally:
+            _close(self._decoders, self._context)
 
 
 def _close(decoders: list[CardJpegDecoder | CardVideos], context: Context) -> None:
     if context.is_own_process:
         while decoders:
             with suppress(DeviceError):  # of a lost card, which closing the context reports
-                decoders.pop().close()
+                decoders[-1].close()
+            decoders.pop()
     context.close()
 
 

@@ -125,8 +125,9 @@ class MultiProgram:
 
     def close(self) -> None:
         self._threads.close()
-        for program in self._programs:
-            program.close()
+        with ExitStack() as closing:  # all of them, even if one fails
+            for program in self._programs:
+                closing.callback(program.close)
 
     def _spread(
         self, images: Array, call: Callable[[CudaProgram, Array], _Result]

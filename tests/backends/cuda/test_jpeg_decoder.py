@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -234,6 +235,37 @@ def test_a_closed_decoder_leaves_everything_to_the_cpu(
     gc.collect()
     host.context.run(lambda: None)
     assert not host.context.driver.live
+
+
+def test_threads_that_wait_for_a_closed_decoder_leave_their_jpegs_to_the_cpu(
+    host: HostDevice,
+) -> None:
+    class Slow(HostNvjpeg):
+        def decode(self, *arguments: Any) -> bool:
+            time.sleep(0.1)
+            return super().decode(*arguments)
+
+    decoder = CardJpegDecoder(host.context, Slow(), lambda: None)
+    host.context.post(lambda: time.sleep(0.3))  # so that all threads have looked at is_usable
+    jpegs = plain(jpeg())
+    with ThreadPoolExecutor(4) as threads:
+        found = [threads.submit(decoder.decode, jpegs) for _ in range(4)]
+        time.sleep(0.1)
+        decoder.close()
+        assert [len(each.result(10)) for each in found] == [1] * 4
+    gc.collect()
+
+
+def test_memory_is_not_used_again_before_a_batch_that_failed_has_ended(
+    host: HostDevice, library_of_host: HostNvjpeg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = CardJpegDecoder(host.context, library_of_host, lambda: None)
+    waited: list[int] = []
+    monkeypatch.setattr(host.context.driver_api, "wait", waited.append)
+    library_of_host.break_at = 0
+    assert decoder.decode(plain(jpeg())) == [None]
+    assert len(waited) == 1
+    decoder.close()
 
 
 # ---------------------------------------------------------------- what is missing

@@ -1,7 +1,11 @@
 """Programs of a device whose kernels run on the CPU: memory, recordings, threads, several cards."""
 
 import gc
+import os
+import signal
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +14,7 @@ import pytest
 from engine import picture_runs
 from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.multi_device import MultiDevice, MultiProgram
+from engine.backends.cuda.runtime.device_program import DeviceProgram
 from engine.darknet import cfg, random_weights, weights
 from engine.darknet import graph as network_graph
 from engine.darknet.lower import lower
@@ -19,7 +24,7 @@ from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.shapes import Shape
 from tests.backends.cuda.host import needs_gxx
-from tests.backends.cuda.host_device import HostDevice
+from tests.backends.cuda.host_device import HostDevice, on_tape
 from tests.backends.head_cases import plan_of_two_and_one_class
 
 pytestmark = needs_gxx
@@ -231,6 +236,51 @@ def test_closing_the_device_closes_its_programs(detector):
         program.forward(images(detector, 1))
     with pytest.raises(DeviceError, match="the device is closed"):
         device.compile(detector)
+
+
+def test_who_closes_second_waits_for_the_runs_as_well(detector, monkeypatch):
+    device = HostDevice(runs_kernels=False)
+    program = device.compile(detector)
+    started, may_go = threading.Event(), threading.Event()
+    put = program._stage_images
+
+    def slow(*arguments):
+        started.set()
+        may_go.wait(30)
+        return put(*arguments)
+
+    monkeypatch.setattr(program, "_stage_images", slow)
+    images = np.zeros((1, *detector.source.shape.sides), np.float32)
+    with ThreadPoolExecutor(3) as threads:
+        answer = threads.submit(program.forward, images)
+        started.wait(30)
+        first = threads.submit(device.close)
+        time.sleep(0.1)
+        second = threads.submit(device.close)
+        time.sleep(0.2)
+        assert not second.done()
+        may_go.set()
+        assert answer.result(30)
+        first.result(30)
+        second.result(30)
+    assert not device.context.driver.live
+
+
+def test_an_interrupted_load_gives_back_what_was_uploaded(detector, monkeypatch):
+    upload = DeviceProgram._upload
+
+    def slow(self, weights):
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        time.sleep(0.4)
+        upload(self, weights)
+
+    with on_tape(HostDevice(runs_kernels=False)) as device:
+        monkeypatch.setattr(DeviceProgram, "_upload", slow)
+        with pytest.raises(KeyboardInterrupt):
+            device.compile(detector)
+        device.context.run(lambda: None)
+        assert not device.context.driver.live
+        assert not device.context.driver_api.events
 
 
 def test_answers_reach_the_threads_that_asked(device, cpu, detector):

@@ -84,6 +84,31 @@ def test_who_interrupts_twice_does_not_wait(worker):
     assert worker.run(lambda: 3) == 3
 
 
+def test_what_an_interrupted_caller_does_not_get_is_undone_on_the_thread(worker):
+    undone = []
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        worker.run(
+            lambda: (time.sleep(0.6), "block")[1],
+            lambda made: undone.append((made, threading.get_ident())),
+        )
+    assert worker.run(threading.get_ident) == undone[0][1]
+    assert undone[0][0] == "block"
+    with pytest.raises(ZeroDivisionError):
+        worker.run(lambda: 1 / 0, undone.append)
+    assert worker.run(lambda: 3, undone.append) == 3
+    assert len(undone) == 1
+
+
+def test_a_process_without_threads_left_gets_one_line(monkeypatch):
+    def fail():
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(worker_module.thread_cache, "take", fail)
+    with pytest.raises(DeviceError, match="cuda:0: no more threads can be started"):
+        Worker("cuda:0")
+
+
 def test_posted_functions_run_before_the_thread_ends():
     worker = Worker("cuda:0")
     done = []

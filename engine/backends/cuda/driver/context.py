@@ -8,7 +8,7 @@ libraries.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import RLock
@@ -72,16 +72,23 @@ class Context:
     def __init__(self, name: str, index: int) -> None:
         self.name = name
         self._index = index
+        self._open_parts = ExitStack()  # closes what is open, in the reverse order
         self._worker = Worker(name)
         try:
             self._worker.run(lambda: self._open(index))
         except BaseException:
-            self._worker.close(lambda: None, is_clean=False)
+            with suppress(Exception):  # the error that made the device unusable says more
+                self._worker.close(self._open_parts.close, is_clean=False)
             raise
 
-    def run(self, function: Callable[[], _Result]) -> _Result:
-        """Run on the worker thread; errors of the driver become DeviceErrors."""
-        return self._worker.run(partial(self._translated, function))
+    def run(
+        self, function: Callable[[], _Result], undo: Callable[[_Result], object] | None = None
+    ) -> _Result:
+        """Run on the worker thread; errors of the driver become DeviceErrors.
+
+        If the caller is interrupted, `undo` frees the result there, which nobody gets.
+        """
+        return self._worker.run(partial(self._translated, function), undo)
 
     def _translated(self, function: Callable[[], _Result]) -> _Result:
         with self.enqueue_lock.lock, pycuda_loader.translate_errors(self.name):
@@ -159,17 +166,25 @@ class Context:
             self._enter(device)
 
     def _enter(self, device: Any) -> None:
-        self._primary = device.retain_primary_context()
-        self._primary.push()
+        primary = device.retain_primary_context()
+        # PyCUDA's destructor would detach a context instead of releasing this one.
+        self._open_parts.callback(primary.detach)
+        primary.push()
         self.driver_api = DriverApi(self.name, pycuda_loader.current_handle())
         self.enqueue_lock = EnqueueLock(self.driver_api)
+        self._open_parts.callback(self._drop_streams)
         self.stream = self.driver.Stream(_NON_BLOCKING)
         self.copy_stream = self.driver.Stream(_NON_BLOCKING)  # inputs arrive during computation
         self.side_stream = self.driver.Stream(_NON_BLOCKING)  # independent branches of a run
-        self.pinned_memory = PinnedMemory(self.driver_api, self.post)
-        self._workspace: Any = None
-        self.blas: Blas = LateBlas(self._open_blas)
         self._kernels: dict[str, Kernels] = {}
+        self._open_parts.callback(self._close_kernels)
+        self._workspace: Any = None
+        self._open_parts.callback(self._free_workspace)
+        self.blas: Blas = LateBlas(self._open_blas)
+        self._open_parts.callback(self.blas.close)
+        self.pinned_memory = PinnedMemory(self.driver_api, self.post)
+        self._open_parts.callback(self.pinned_memory.close)
+        self._open_parts.callback(self.stream.synchronize)
 
     def _open_blas(self) -> Blas:
         # NVIDIA recommends 32 MiB since Hopper and 4 MiB before.
@@ -177,18 +192,23 @@ class Context:
         self._workspace = self.driver.mem_alloc(size)
         return Blas(self.stream.handle, workspace=int(self._workspace), workspace_bytes=size)
 
-    def _close(self) -> None:
-        self.stream.synchronize()
-        self.pinned_memory.close()
-        self.blas.close()
+    def _free_workspace(self) -> None:
         if self._workspace is not None:
             self._workspace.free()
+
+    def _close(self) -> None:
+        """Close all parts, also if some fail: the context must not stay on this thread's stack."""
+        with pycuda_loader.translate_errors(self.name):
+            self._open_parts.close()
+
+    def _close_kernels(self) -> None:
         for each in self._kernels.values():
             each.close()
         self._kernels.clear()
-        del self.stream, self.copy_stream, self.side_stream
-        # PyCUDA's destructor would detach a context instead of releasing this one.
-        self._primary.detach()
+
+    def _drop_streams(self) -> None:
+        for name in ("stream", "copy_stream", "side_stream"):  # PyCUDA destroys what is dropped
+            vars(self).pop(name, None)
 
 
 def _describe(module: Any, device: Any) -> Card:

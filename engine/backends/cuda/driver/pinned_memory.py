@@ -34,7 +34,8 @@ class PinnedMemory:
     def pin(self, array: Array) -> None:
         """Pin an array that owns its memory, for all cards, until it is collected.
 
-        Runs on the worker thread. Memory that another detector has pinned stays in its care.
+        Runs on the worker thread. Memory that another detector has pinned stays in its care, so
+        it is only copied from: a copy is also right after that detector has unpinned it.
         """
         if id(array) in self._known:
             return
@@ -46,8 +47,8 @@ class PinnedMemory:
             self._driver_api.register(pointer, array.nbytes)
             self._registered.add(pointer)
             self.remember(array, partial(self._lose, pointer))
-        if self._driver_api.is_mapped(pointer):
-            self._mapped.add(id(array))
+            if self._driver_api.is_mapped(pointer):
+                self._mapped.add(id(array))
 
     def remember(self, array: Array, forgotten: Callable[[], None] = lambda: None) -> None:
         """Note that an array is pinned, here by default by another device or array."""
@@ -65,7 +66,7 @@ class PinnedMemory:
         return owners <= known and all(each.flags.c_contiguous for each in pictures)
 
     def address_of(self, picture: Array) -> int | None:
-        """Return where kernels can read a picture in a known array, if they can."""
+        """Return where kernels can read a picture in an array that was pinned here, if they can."""
         owner = id(picture if picture.base is None else picture.base)
         return begin_of(picture) if owner in self._mapped else None
 

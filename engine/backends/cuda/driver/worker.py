@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 from engine.concurrency import thread_cache
-from engine.errors import DeviceError
+from engine.errors import DeviceError, translate_thread_errors
 
 _Result = TypeVar("_Result")
 _GLANCE_SECONDS = 0.05
@@ -78,11 +78,17 @@ class Worker:
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._is_closed = False
-        self._thread = thread_cache.take()
+        with translate_thread_errors(name):
+            self._thread = thread_cache.take()
         self._thread.start(partial(_serve, self._calls), name)
 
-    def run(self, function: Callable[[], _Result]) -> _Result:
-        """Run a function on the thread; return its result or raise its exception."""
+    def run(
+        self, function: Callable[[], _Result], undo: Callable[[_Result], object] | None = None
+    ) -> _Result:
+        """Run a function on the thread; return its result or raise its exception.
+
+        If the caller is interrupted, `undo` frees the result there, which nobody gets.
+        """
         if self._is_its_own:
             return function()
         self.check_process()
@@ -95,6 +101,8 @@ class Worker:
             result: _Result = call.wait()
         except BaseException:  # an interrupt: an abandoned call must not run later
             call.abandon()
+            if undo is not None and call.result is not None:
+                self.post(partial(undo, call.result))
             raise
         return result
 

@@ -56,7 +56,7 @@ class CardVideos:
         return self._context.entered()
 
     def intake(self) -> CardIntake:
-        made = self._context.run(lambda: CardIntake(self._context, self._blocks))
+        made = self._context.run(lambda: CardIntake(self._context, self._blocks), CardIntake.free)
         with self._lock:
             self._intakes.add(made)
         return made
@@ -178,9 +178,9 @@ class CardIntake:
                 self._ready = math.inf
             self._owners.clear()
             self._lease = None
-        self._context.run(self._free)
+        self._context.run(self.free)
 
-    def _free(self) -> None:
+    def free(self) -> None:
         api = self._context.driver_api
         for event in (self._decoded, *self._converted):
             api.free_event(event)

@@ -59,7 +59,8 @@ class DeviceBlocks:
             if self._total + size > self._most:
                 return None
             try:
-                made = self._context.run(partial(self._context.driver.mem_alloc, size))
+                allocate = partial(self._context.driver.mem_alloc, size)
+                made = self._context.run(allocate, undo=lambda block: block.free())
             except DeviceError:  # others use the memory
                 self._free_spare()
                 return None

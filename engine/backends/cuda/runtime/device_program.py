@@ -341,10 +341,10 @@ class DeviceProgram:
         elif self._has_graphs and key in self._warm:
             self._record(key).launch()
         else:
-            self._warm.add(key)
             self._is_interrupted = True
             self._running.enqueue(*key)
             self._is_interrupted = False
+            self._warm.add(key)
 
     def _record(self, key: Key) -> Graph:
         if len(self._graphs) == _MOST_GRAPHS:

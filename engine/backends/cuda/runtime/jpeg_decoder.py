@@ -50,9 +50,11 @@ class _Unit:
 
     def _run(self, jpegs: Sequence[PlainJpeg], images: Array) -> bool:
         api = self._context.driver_api
-        is_decoded: bool = self._library.decode(jpegs, images, self._stream)
-        api.record(self._event, self._stream)
-        api.wait(self._event)  # also after a refusal: the memory is used again
+        try:
+            is_decoded: bool = self._library.decode(jpegs, images, self._stream)
+        finally:  # the memory is used again, also after a refusal or an error
+            api.record(self._event, self._stream)
+            api.wait(self._event)
         return is_decoded
 
     def close(self) -> None:
@@ -75,16 +77,17 @@ class CardJpegDecoder:
     ) -> None:
         self._context = context
         self._blocks = DeviceBlocks(context)
-        self._units: SimpleQueue[_Unit] = SimpleQueue()
+        self._units: SimpleQueue[_Unit | None] = SimpleQueue()  # None once they are closed
+        self._made = 0
         self.is_usable = True
         self._counts = [0, 0]  # decoded here, and left to the CPU
         context.run(check_version)
         try:
             for _ in range(_UNITS):
-                self._units.put(context.run(lambda: _Unit(context, make)))
+                self._units.put(context.run(lambda: _Unit(context, make), _Unit.close))
+                self._made += 1
         except BaseException:
-            while not self._units.empty():
-                context.run(self._units.get().close)
+            self._close_units()
             raise
 
     def decode(self, jpegs: Sequence[PlainJpeg]) -> list[DecodedJpeg | None]:
@@ -126,7 +129,7 @@ class CardJpegDecoder:
         with self._context.entered():
             unit = self._units.get()
             try:
-                return unit.decode(jpegs, images)
+                return [False] * len(jpegs) if unit is None else unit.decode(jpegs, images)
             finally:
                 self._units.put(unit)
 
@@ -141,8 +144,18 @@ class CardJpegDecoder:
     def close(self) -> None:
         """Free everything, once the calls under way have ended."""
         self.is_usable = False  # later calls leave everything to the CPU
-        for _ in range(_UNITS):
-            self._context.run(self._units.get().close)
-        self._blocks.close()
+        try:
+            self._close_units()
+        finally:
+            self._blocks.close()
         name, (here, left) = self._context.name, self._counts
         _log.info("%s: decoded %d JPEGs; the CPU decoded %d others", name, here, left)
+
+    def _close_units(self) -> None:
+        """Close each unit when it is idle; callers that wait for one get None."""
+        try:
+            while self._made and (unit := self._units.get()) is not None:
+                self._made -= 1
+                self._context.run(unit.close)
+        finally:
+            self._units.put(None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from threading import Event, Lock
+from threading import Event, Lock, get_ident
 from time import perf_counter
 from typing import Any, TypeVar
 from weakref import finalize
@@ -74,6 +74,7 @@ class CudaProgram:
         self._lowered = lowered
         self.is_closed = False
         self._closing = Lock()
+        self._closer = 0  # the thread that holds it
         self._collecting = Lock()  # held by who takes all slots
         self.is_settled = Event()  # unless faster algorithms are being looked for
         self.is_settled.set()
@@ -87,7 +88,7 @@ class CudaProgram:
         self._make = partial(
             DeviceProgram, context, room=self._room, slots=slots, has_graphs=has_graphs
         )
-        self._device = context.run(partial(self._make, lowered, weights))
+        self._device = context.run(partial(self._make, lowered, weights), DeviceProgram.free)
         self._slots = Slots(self._device.slots)
         self._can_overflow = overflow.is_possible(plan, target)
         # A run is examined by repeating it, which would change a recurrent state.
@@ -292,13 +293,14 @@ class CudaProgram:
 
     def settle(self) -> None:
         """Wait until faster algorithms are found, if they are being looked for."""
+        self._context.check_process()
         self.is_settled.wait()
 
     def adopt(self, lowered: Lowered) -> None:
         """Run by other algorithms from the next run on; a recurrent state is lost."""
         self._context.post(partial(_load_kernels, self._context, lowered))
         weights = lay_out_weights(lowered)
-        device = self._context.run(partial(self._make, lowered, weights))
+        device = self._context.run(partial(self._make, lowered, weights), DeviceProgram.free)
         with self._all_slots() as taken:
             if not self.is_closed:
                 device, self._device = self._device, device
@@ -312,16 +314,27 @@ class CudaProgram:
         """Free everything, once the calls under way have their answers."""
         if not self._forgotten.alive or not self._context.is_own_process:
             return
-        if not self._closing.acquire(blocking=False):  # another thread is closing it
+        if self._closer == get_ident():  # in a signal handler or a finalizer
             return
-        try:  # an interrupted close can be repeated
-            self.is_closed = True
-            with self._all_slots():  # callers that wait for one must see that it is closed
-                self._copier.close()
-                self._context.run(self._device.free)
-                self._forgotten.detach()
-        finally:
-            self._closing.release()
+        with self._closing:  # after another thread, the device may be closed
+            if not self._forgotten.alive:
+                return
+            self._closer = get_ident()
+            try:  # an interrupted close can be repeated
+                self.is_closed = True
+                with self._all_slots():  # callers that wait for one must see that it is closed
+                    self._copier.close()
+                    self._free()
+            finally:
+                self._closer = 0
+
+    def _free(self) -> None:
+        try:
+            self._context.run(self._device.free)
+        except DeviceError:  # closing the context frees what a lost card has
+            self._forgotten.detach()
+            raise
+        self._forgotten.detach()
 
     @contextmanager
     def _all_slots(self) -> Iterator[list[Slot]]:

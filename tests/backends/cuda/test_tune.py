@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -293,6 +294,47 @@ def test_what_two_processes_measure_is_kept_together(device: HostDevice, clock: 
     assert len(tuned(third, network(8))) == 3
     other.close()
     third.close()
+
+
+def test_choices_that_are_imported_replace_those_of_the_machine(
+    device: HostDevice, clock: Clock
+) -> None:
+    plan = network(8)
+    (signature,) = tuned(device, plan)
+    given = json.loads(json.dumps(device.known_choices()))
+    assert given["choices"][signature] == ["tiled", False]
+    given["choices"][signature] = ["direct", False]
+    assert device.take_choices(given, "tuned.json") == 1
+    assert tuned(device, plan)[signature] == Choice("direct")
+    with on_tape(HostDevice(runs_kernels=False)) as later:
+        assert tuned(later, plan)[signature] == Choice("direct")
+
+
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        ("choices", {"x": [5, False]}),
+        ("choices", {"x": ["direct", "no"]}),
+        ("near", {"x": [["direct", False, 1]]}),
+        (
+            "networks",
+            {"x": {"choices": {}, "left": 5, "hopeless": {}, "has_changed": False, "passes": 0}},
+        ),
+        (
+            "networks",
+            {"x": {"choices": {}, "left": [], "hopeless": {}, "has_changed": False, "passes": "a"}},
+        ),
+    ],
+)
+def test_damaged_choices_are_refused_and_change_nothing(
+    device: HostDevice, clock: Clock, part: str, content: object
+) -> None:
+    before = tuned(device, network(8))
+    given = json.loads(json.dumps(device.known_choices())) | {part: content}
+    with pytest.raises(InputError, match=r"tuned.json: is damaged"):
+        device.take_choices(given, "tuned.json")
+    with on_tape(HostDevice(runs_kernels=False)) as later:
+        assert tuned(later, network(8)) == before
 
 
 def test_a_damaged_file_is_measured_again(device: HostDevice, clock: Clock, folder: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.plan.ops import Conv2d, Convert, Head, Op, Tensor
 
@@ -91,6 +91,14 @@ class Choice(NamedTuple):
     def parse(cls, text: str) -> Choice:
         """Return the choice that `str()` turned into this text."""
         return cls(text.removesuffix(_SUFFIX), text.endswith(_SUFFIX))
+
+    @classmethod
+    def from_json(cls, stored: Any) -> Choice:
+        """Return the choice that JSON has as a list."""
+        found = cls(*stored)
+        if not (isinstance(found.algorithm, str) and isinstance(found.unfused, bool)):
+            raise ValueError("expected an algorithm's name and whether it is unfused")
+        return found
 
     def __str__(self) -> str:
         return f"{self.algorithm}{_SUFFIX}" if self.unfused else self.algorithm

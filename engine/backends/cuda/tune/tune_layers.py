@@ -199,34 +199,35 @@ class Tuner:
             )
         if given.get("made_by") != _identity(card):
             raise InputError(f"{name}: is of another version of the engine. Export it again")
+        self._load()  # what other processes have stored meanwhile
         try:
-            self._merge(given)
+            choices, near, networks = _parsed(given)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise InputError(f"{name}: is damaged. Export it again") from None
-        self._store()
-        return len(given["choices"])
+        self._temporary -= choices.keys()
+        self.choices |= choices
+        self._near |= near
+        self._networks |= networks
+        self._write()
+        return len(choices)
 
     def _load(self) -> None:
-        stored = self._cache.read(self._key)
-        if stored is not None:
-            self._merge(json.loads(stored))
-
-    def _merge(self, known: Mapping[str, Any]) -> None:
-        choices = {key: Choice(*each) for key, each in known["choices"].items()}
-        near = {key: [Choice(*each) for each in some] for key, some in known["near"].items()}
-        networks = {
-            key: tune_network.Progress.parse(each) for key, each in known["networks"].items()
-        }
-        self.choices.update(choices)
-        self._near.update(near)
-        self._networks = networks | self._networks
-
-    def _store(self) -> None:
         """Merge with what other processes have stored meanwhile.
 
         Their choices of convolutions win, and our progress with networks.
         """
+        stored = self._cache.read(self._key)
+        if stored is not None:
+            choices, near, networks = _parsed(json.loads(stored))
+            self.choices |= choices
+            self._near |= near
+            self._networks = networks | self._networks
+
+    def _store(self) -> None:
         self._load()
+        self._write()
+
+    def _write(self) -> None:
         self._cache.write(self._key, json.dumps(self._known(), sort_keys=True).encode())
 
     def _known(self) -> dict[str, Any]:
@@ -238,6 +239,16 @@ class Tuner:
 
     def _permanent(self, known: Mapping[str, Any]) -> dict[str, Any]:
         return {key: known[key] for key in known.keys() - self._temporary}
+
+
+def _parsed(
+    stored: Mapping[str, Any],
+) -> tuple[dict[str, Choice], dict[str, list[Choice]], dict[str, tune_network.Progress]]:
+    """Return choices, near choices and networks that were stored as JSON."""
+    choices = {key: Choice.from_json(each) for key, each in stored["choices"].items()}
+    near = {key: [*map(Choice.from_json, some)] for key, some in stored["near"].items()}
+    networks = {key: tune_network.Progress.parse(each) for key, each in stored["networks"].items()}
+    return choices, near, networks
 
 
 def gates(plan: Plan) -> dict[Conv2d, Gate]:

@@ -56,11 +56,13 @@ class Progress:
     @classmethod
     def parse(cls, stored: Mapping[str, Any]) -> Progress:
         """Return what was stored as JSON."""
-        choices = {key: Choice(*each) for key, each in stored["choices"].items()}
-        hopeless = {
-            key: [Choice(*each) for each in choices] for key, choices in stored["hopeless"].items()
-        }
-        return cls(**{**stored, "choices": choices, "hopeless": hopeless})
+        choices = {key: Choice.from_json(each) for key, each in stored["choices"].items()}
+        hopeless = {key: [*map(Choice.from_json, some)] for key, some in stored["hopeless"].items()}
+        found = cls(**{**stored, "choices": choices, "hopeless": hopeless})
+        is_list = isinstance(found.left, list) and all(isinstance(each, str) for each in found.left)
+        if not (is_list and isinstance(found.has_changed, bool) and isinstance(found.passes, int)):
+            raise ValueError("expected the progress of a network")
+        return found
 
 
 def near(milliseconds: Mapping[Choice, float]) -> list[Choice]:

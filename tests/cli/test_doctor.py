@@ -6,6 +6,7 @@ from engine import cli
 from engine.backends.cpu import blas
 from engine.backends.cuda import doctor
 from engine.backends.cuda.doctor import Finding
+from engine.errors import InputError
 
 ALL_WELL = [Finding("driver", "/lib/libcuda.so.1", None, ("this process: no",))]
 NO_PYCUDA = [
@@ -70,6 +71,15 @@ def test_one_compiler_is_enough(monkeypatch, nvcc, host, nvrtc, is_cured):
     monkeypatch.setattr(doctor.shutil, "which", lambda name: host if name == "g++" else None)
     cures = [finding.cure for finding in doctor._compilers() if finding.cure]
     assert (not cures) == is_cured
+
+
+def test_a_missing_home_folder_is_one_of_the_findings(monkeypatch):
+    def fail():
+        raise InputError("no home folder for the cache")
+
+    monkeypatch.setattr(doctor.compile_cache, "folder", fail)
+    (finding,) = [each for each in doctor.examine() if each.subject == "cache"]
+    assert finding.cure == "no home folder for the cache"
 
 
 def test_devices_are_not_examined_without_the_libraries(monkeypatch):

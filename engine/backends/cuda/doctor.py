@@ -30,7 +30,7 @@ def examine() -> list[Finding]:
         _package("scikit-cuda", is_needed=False),
         _cublas(),
         *_compilers(),
-        Finding("cache", str(compile_cache.folder())),
+        _cache(),
     ]
     if any(finding.cure for finding in findings):
         return [*findings, Finding("devices", "unknown until that is fixed")]
@@ -80,6 +80,13 @@ def _compilers() -> list[Finding]:
         Finding(nvcc.subject, nvcc.found, None, nvcc.details),
         Finding(nvrtc.subject, nvrtc.found, None if is_enough else nvrtc.cure, nvrtc.details),
     ]
+
+
+def _cache() -> Finding:
+    try:
+        return Finding("cache", str(compile_cache.folder()))
+    except EngineError as error:  # without a home folder
+        return Finding("cache", None, str(error))
 
 
 def _devices() -> Finding:

@@ -225,6 +225,13 @@ def test_tiles_are_left_to_nvrtc_where_it_knows_the_card(monkeypatch):
     compiler._nvrtc_suits.cache_clear()
 
 
+def test_an_nvcc_that_cannot_run_is_named(tmp_path):
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("no program")
+    with pytest.raises(DeviceError, match=r"cuda: .*nvcc: cannot be run: "):
+        Toolkit(str(nvcc)).architectures()
+
+
 def test_the_identity_of_nvcc_changes_with_its_file(tmp_path):
     nvcc = tmp_path / "nvcc"
     nvcc.write_text("one")

@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -241,6 +242,29 @@ def test_the_import_leaves_no_trace(old_skcuda):
         sys.modules["skcuda.utils"].find_lib_path("cublas")
     with pytest.raises(OSError, match="CUDA runtime library not found"):
         __import__("skcuda.cuda")
+
+
+def test_other_threads_may_load_other_libraries_meanwhile(old_skcuda):
+    with cublas._patched_import("libc.so.6"):
+        assert ctypes.cdll.LoadLibrary("libcublas.so.10.1")._name == "libc.so.6"
+        assert ctypes.cdll.LoadLibrary("libm.so.6")._name == "libm.so.6"
+
+
+def test_a_failure_of_scikit_cuda_is_told_in_words(monkeypatch):
+    class cublasError(Exception):  # noqa: N801  as in skcuda
+        pass
+
+    class cublasAllocFailed(cublasError):  # noqa: N801, N818
+        """Resource allocation failed."""
+
+    def create():
+        raise cublasAllocFailed
+
+    module = SimpleNamespace(cublasCreate=create, cublasError=cublasError)
+    monkeypatch.setattr(cublas, "cublas", FakeCublas)
+    monkeypatch.setattr(cublas, "skcuda_cublas", lambda: module)
+    with pytest.raises(DeviceError, match="cuda: cublasCreate: resource allocation failed"):
+        Blas(3, workspace=64, workspace_bytes=1 << 20)
 
 
 def test_without_scikit_cuda_there_is_none(monkeypatch):

@@ -113,6 +113,10 @@ def test_a_driver_older_than_cublas_is_told_so(machine, version, is_enough):
     [
         (FakeMemoryError("cuMemAlloc failed"), r"cuda:1: out of memory: 0\.5 GiB of 8\.0 GiB free"),
         (
+            FakeMemoryError("cuMemHostAlloc failed: out of memory"),
+            r"cuda:1: cuMemHostAlloc failed: out of memory\. No more of the host's memory",
+        ),
+        (
             FakeError("cuStreamSynchronize failed: an illegal memory access was encountered"),
             r"cuda:1: cuStreamSynchronize failed: an illegal memory access.* Start a new process",
         ),

@@ -79,6 +79,20 @@ def test_it_runs_by_the_rule_of_thumb_until_a_faster_way_is_found(
     assert not device.context.driver.live
 
 
+def test_without_a_thread_for_the_search_the_program_stays_as_it_is(
+    device: HostDevice, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(improvement.thread_cache, "take", fail)
+    program = compiled(device, network(8, 4))
+    program.settle()
+    assert algorithms(program) == ["im2col_gemm", "im2col_gemm"]
+    assert "tuning in the background is left out: can't start new thread" in caplog.text
+    program.close()
+
+
 def test_what_is_known_needs_no_search(device: HostDevice) -> None:
     compiled(device, network(8)).settle()
     program = compiled(device, network(8))

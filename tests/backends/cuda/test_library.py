@@ -1,6 +1,7 @@
 """Where NVIDIA's files are looked for, in which order, and what is said when they are nowhere."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,15 @@ def test_nothing_found_lists_every_place_that_was_looked_at(machine):
         "CUDA_HOME, CUDA_PATH, /usr/local/cuda",
         "conda",
     ]
+
+
+def test_a_mapped_file_of_any_name_hinders_nothing(machine, monkeypatch, tmp_path):
+    maps = tmp_path / "maps"
+    maps.write_bytes(b"7f00-7f01 r--p 0 00:00 1 /tmp/caf\xe9.so\n")
+    monkeypatch.setattr(
+        library, "Path", lambda name: maps if name == "/proc/self/maps" else Path(name)
+    )
+    assert found(library.CUBLAS) is None
 
 
 def test_what_is_required_and_missing_is_told_with_its_cure(machine):

@@ -67,9 +67,12 @@ class Toolkit:
             return nvrtc.architectures()
         import subprocess  # slow to import, and a warm start compiles nothing
 
-        listed = subprocess.run(
-            [self.nvcc, "--list-gpu-arch"], capture_output=True, text=True, check=True
-        )
+        try:
+            listed = subprocess.run(
+                [self.nvcc, "--list-gpu-arch"], capture_output=True, text=True, check=True
+            )
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise DeviceError(f"cuda: {self.nvcc}: cannot be run: {error}") from None
         return [int(number) for number in re.findall(r"compute_(\d+)\b", listed.stdout)]
 
 

@@ -133,7 +133,11 @@ class Blas:
 
     def _create(self) -> int | None:
         if self._skcuda is not None:
-            handle: int = self._skcuda.cublasCreate()
+            try:
+                handle: int = self._skcuda.cublasCreate()
+            except self._skcuda.cublasError as error:
+                reason = (error.__doc__ or type(error).__name__).strip().lower()
+                raise DeviceError(f"cuda: cublasCreate: {reason}") from None
             return handle
         place = ctypes.c_void_p()
         _check("cublasCreate_v2", self._cublas.cublasCreate_v2(ctypes.byref(place)))
@@ -218,7 +222,7 @@ def _patched_import(path: str) -> Iterator[None]:
 
     pkg_resources: removed in setuptools 82; skcuda only asks it for its own version.
     skcuda.cuda: looks for libcudart and libcuda under old names; skcuda.cublas does not use it.
-    LoadLibrary: skcuda knows library names up to CUDA 10.1.
+    LoadLibrary: skcuda knows cuBLAS by names up to CUDA 10.1; other threads may load others.
     skcuda.utils: reads the version from a SONAME of a form that ended with CUDA 10.1, through a
     shell; otherwise it would create a context on device 0.
     """
@@ -231,7 +235,10 @@ def _patched_import(path: str) -> Iterator[None]:
         _replace(undo, package, "cuda", sys.modules["skcuda.cuda"])
         _replace(undo, utils, "find_lib_path", lambda name: path)
         _replace(undo, utils, "get_soname", lambda name: f"libcublas.so.{version()}")
-        _replace(undo, ctypes.cdll, "LoadLibrary", lambda name: ctypes.CDLL(path))
+        load = ctypes.cdll.LoadLibrary
+        _replace(
+            undo, ctypes.cdll, "LoadLibrary", lambda name: load(path if "cublas" in name else name)
+        )
         yield
 
 

@@ -149,7 +149,8 @@ def _from_process(wanted: Wanted) -> str | None:
     maps = Path("/proc/self/maps")
     if wanted.is_program or not maps.is_file():
         return None
-    mapped = {line[line.find("/") :] for line in maps.read_text().splitlines()}
+    listed = maps.read_text(errors="surrogateescape").splitlines()
+    mapped = {line[line.find("/") :] for line in listed}
     fits = re.compile(fnmatch.translate(wanted.pattern)).match
     return _newest(Path(path) for path in mapped if fits(path.rpartition("/")[2]))
 

@@ -92,7 +92,12 @@ def translate_errors(name: str) -> Iterator[None]:
     driver = load()
     try:
         yield
-    except driver.MemoryError:
+    except driver.MemoryError as error:
+        if "Host" in (reason := _reason(error)):  # cuMemHostAlloc
+            raise DeviceError(
+                f"{name}: {reason}. No more of the host's memory can be page-locked. "
+                "Try a smaller batch, or --device cpu"
+            ) from None
         free, total = driver.mem_get_info()
         raise DeviceError(
             f"{name}: out of memory: {gib(free)} of {gib(total)} free. "

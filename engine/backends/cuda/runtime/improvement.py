@@ -27,8 +27,12 @@ def improve_later(program: CudaProgram, search: Search, turn: Any) -> None:
 
     One search at a time has its `turn`, which is a lock, since each of them measures.
     """
+    try:
+        thread = thread_cache.take()
+    except RuntimeError as error:  # the process may start no more threads
+        _log.warning("tuning in the background is left out: %s", error)
+        return
     program.is_settled.clear()
-    thread = thread_cache.take()
     job = partial(_improve, ref(program), search, turn, program.is_settled.set, thread.release)
     thread.start(job, "cuda-tune")
 

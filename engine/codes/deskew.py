@@ -72,19 +72,20 @@ class Crop:
         *,
         share: float = 1.0,
         most_lines: int = ALL_LINES,
-        is_close: bool = True,
+        slack: float | None = 1.0,
         is_exact: bool = True,
     ) -> View:
         """Return the code with its gradients along the axes, scaled.
 
         Of its height the part `share` in the middle is enough for bars, and of that some lines.
+        `slack` is the room for an inexact box, relative to the usual one; None is all of the crop.
         Exact pixels are for reading, and take twice the time.
         """
         from PIL import Image
 
         c, s = cos(self.angle), sin(self.angle)
         width, height = self.image.size
-        across, down = self._sides(abs(c), abs(s), self.box if is_close else None)
+        across, down = self._sides(abs(c), abs(s), slack)
         # pixels of the crop between two pixels and between two lines
         step, line_step = 1 / scale, max(1 / scale, down * share / most_lines)
         size = (ceil(across / step), ceil(down * share / line_step))
@@ -96,7 +97,7 @@ class Crop:
         turned = self.image.transform(size, Image.Transform.AFFINE, back, method, fillcolor=128)
         return View(np.asarray(turned), back, self.start)
 
-    def _sides(self, c: float, s: float, box: Box | None) -> tuple[float, float]:
+    def _sides(self, c: float, s: float, slack: float | None) -> tuple[float, float]:
         """Return how long a code can be along and across its gradients, by the cosine and sine.
 
         One of sides a and b that touches the edges of a box has a c + b s = width and
@@ -108,9 +109,10 @@ class Crop:
         across = min(width / max(c, small), height / max(s, small))
         down = min(width / max(s, small), height / max(c, small))
         skew = abs(c - s)
-        if box is None or skew < small:
+        box = self.box
+        if box is None or slack is None or skew < small:
             return across, down
-        error = max(2 * _MIN_MARGIN, _INEXACT * max(box.width, box.height)) / skew
+        error = slack * max(2 * _MIN_MARGIN, _INEXACT * max(box.width, box.height)) / skew
         area = (c - s) * (c + s)
         return (
             min(across, max(0.0, (box.width * c - box.height * s) / area) + error),

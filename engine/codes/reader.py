@@ -44,6 +44,7 @@ _ITF_MODULES = 9, 9  # of a digit, and of start and stop, in widths of a narrow 
 _QUIET = 6  # modules without bars at both ends, of 10 by the standard; a wide bar has 3
 _BLUR = 1  # module next to a bar that may be dark
 _MOST_NOISE = 0.3  # the differences in the quiet zones, relative to those of the bars
+_TIGHT = 0.3  # slack that leaves out the edge of a label whose quiet zone is narrow
 _WITH_QUIET = 1.4  # the side of a crop of bars, relative to their length
 
 
@@ -53,7 +54,7 @@ class _Variant(NamedTuple):
     scale: float
     is_thorough: bool = False  # also inverted, turned by a quarter and scaled down
     is_upright: bool = True  # turned by the direction of its gradients
-    is_close: bool = True  # no more than the box needs
+    slack: float | None = 1.0  # around the box, relative to the usual one; None is all there is
     most_lines: int = ALL_LINES  # of bars; they are alike, so a few tell as much in less time
 
 
@@ -69,8 +70,10 @@ _VARIANTS: dict[Look, tuple[_Variant, ...]] = {
     "bars": (
         _Variant(1.5, most_lines=24),
         _Variant(1.2, most_lines=24),
-        _Variant(2.5, is_close=False, most_lines=64),
-        _Variant(1.7, is_close=False, is_thorough=True),
+        _Variant(1.5, slack=_TIGHT, most_lines=24),
+        _Variant(1.2, slack=_TIGHT, most_lines=24),
+        _Variant(2.5, slack=None, most_lines=64),
+        _Variant(1.7, slack=None, is_thorough=True),
     ),
 }
 
@@ -284,6 +287,7 @@ class CodeReader:
                 return
             turned: tuple[View, float] | None = None
             variants = _VARIANTS[look]
+            seen: set[tuple[object, ...]] = set()
             if look == "rows" and was_read:  # the first is almost what was read
                 variants = variants[::-1]
             for variant in variants:
@@ -298,11 +302,15 @@ class CodeReader:
                         scale,
                         share=share,
                         most_lines=variant.most_lines,
-                        is_close=variant.is_close,
+                        slack=variant.slack,
                     )
                     turned = upright, scale
                 else:
                     upright = turned[0].resized(scale / turned[1])
+                pixels = upright.grey.shape, upright.back
+                if pixels in seen:  # which would only say the same again
+                    continue
+                seen.add(pixels)
                 thorough = variant.is_thorough
                 codes = self._decoded(upright.grey, of_look, is_thorough=thorough, shrinks=thorough)
                 if look == "bars":  # some rows may say only a part

@@ -59,7 +59,7 @@ class Result:
     Examples:
         >>> result = engine.load()("docs/parcel.jpg", classes=["qr"])
         >>> result.xyxy.round().tolist()
-        [[542.0, 378.0, 608.0, 439.0]]
+        [[544.0, 379.0, 608.0, 438.0]]
         >>> result.save("annotated.png", overwrite=True).name
         'annotated.png'
     """

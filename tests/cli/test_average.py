@@ -11,7 +11,7 @@ from engine import cli
 ROOT = Path(__file__).parents[2]
 CFG = str(ROOT / "cfg/codes.cfg")
 # of the file that darknet (AlexeyAB/darknet, commit 59596d78) wrote for the files below
-DARKNETS = "f687636b8c6eedcb8d4302df4f9e69e2c6c5615d50c6f37bb20cae972acb747c"
+DARKNETS = "41d862105c4be24e0aee3bd65ff301469235002464d1be748a84f7b79aa1cd30"
 
 
 @pytest.fixture

@@ -183,7 +183,7 @@ def test_a_list_in_a_folder_next_to_its_pictures_is_read_from_anywhere(here, mon
 
 def test_detect_with_an_option_of_darknet_is_darknets_detect(here, capsys):
     assert cli.main(["detect", *MODEL, "set/2.png", "-thresh", "0.5", "-nogpu"]) == 0
-    assert re.search(r"milli-seconds\.\naztec: \d\d%\n\Z", capsys.readouterr().out)
+    assert re.search(r"milli-seconds\.\naztec: \d\d%\nbarcode: \d\d%\n\Z", capsys.readouterr().out)
     assert cli.main(["detect", *MODEL[1:], "set/2.png", "-thresh", "0.5"]) == 2
     assert "cfg/coco.data: not found. Use: detector test" in capsys.readouterr().err
     (here / "cfg").mkdir()

@@ -148,6 +148,10 @@ def files(arguments: argparse.Namespace) -> list[str | Path | None]:
     """Return the files of the model that are known before it is downloaded."""
     given = [arguments.cfg, arguments.weights, arguments.names, arguments.data]
     given.append(getattr(arguments, "scales", None))
+    if getattr(arguments, "precision", None) == "int8" and arguments.weights:
+        from engine.scales import path_beside
+
+        given.append(path_beside(arguments.weights))
     if not arguments.names:
         from engine.darknet.names import find_names, names_of
 

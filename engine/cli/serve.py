@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from engine import extras
 from engine.cli import INTERRUPTED, _model, _network, _sources, _tracking
+from engine.cli._output_files import ReservedPaths
 from engine.errors import InputError
+from engine.files.naming import shown
 from engine.files.regular import read_bytes
 
 if TYPE_CHECKING:
@@ -275,7 +277,16 @@ def _access(arguments: argparse.Namespace) -> tuple[Access, AccessLog | None]:
         token = _read_token(arguments.token_file)
     hosts = tuple(arguments.allow_host)
     access = Access(token, tuple(arguments.cors), arguments.allow_urls, hosts)
-    return access, AccessLog(arguments.access_log) if arguments.access_log else None
+    return access, AccessLog(_access_log(arguments)) if arguments.access_log else None
+
+
+def _access_log(arguments: argparse.Namespace) -> str:
+    """Return the file of the access log; refuse to add lines to a file that the server reads."""
+    path: str = arguments.access_log
+    inputs = [*_model.files(arguments), arguments.token_file, *arguments.source]
+    if path != "-" and ReservedPaths(inputs).is_input(path):
+        raise InputError(f"--access-log {shown(path)}: would add lines to a file that is read")
+    return path
 
 
 def _read_token(path: str) -> str:
@@ -303,6 +314,6 @@ def _mebibytes(text: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 < number < math.inf:
+    if not 0 < number <= sys.maxsize / _MIB:
         raise argparse.ArgumentTypeError(f"expected a number of MiB, got {text!r}")
     return number

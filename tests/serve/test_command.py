@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from engine import extras
+from tests import needs
 from tests.cli.child import ENVIRONMENT, engine
 from tests.lanes import slow, slow_except
 from tests.serve.child_server import SIGNALS
@@ -205,6 +206,7 @@ def test_port_in_use_is_reported(model):
         (["--max-body", "-1"], "--max-body: expected a number of MiB, got '-1'"),
         (["--memory", "200MB"], "--memory: expected a number of MiB, got '200MB'"),
         (["--memory", "inf"], "--memory: expected a number of MiB, got 'inf'"),
+        slow((["--max-body", "1e305"], "--max-body: expected a number of MiB, got '1e305'")),
         slow((["--wait-ms", "nan"], "--wait-ms: expected 0 to 10000, got nan")),
         slow((["--port", "http"], "argument --port: invalid int value: 'http'")),
         slow((["--token", "a", "--token-file", "b"], "--token and --token-file: expected one of")),
@@ -221,6 +223,35 @@ def test_invalid_options_are_refused(model, options, reason):
     assert done.err.startswith("Error: ")
     assert reason in done.err
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", slow_except(["weights"], ["weights", "scales", "token", "video"]))
+def test_access_log_adds_nothing_to_a_file_that_is_read(model, tmp_path, kind):
+    """The scales of int8 are next to the weights, and a link to a file is that file."""
+    needs.package("av")
+    video, token = tmp_path / "street.mp4", tmp_path / "token"
+    for each in (video, token):
+        each.write_text("a-secret")
+    scales = model.weights.with_suffix(".scales")
+    read = {"weights": model.weights, "scales": scales, "token": token, "video": video}[kind]
+    log = tmp_path / "log"
+    log.symlink_to(read)
+    before = read.read_bytes() if read.exists() else None
+    options = ["--token-file", token, "--source", video, "--precision", "int8"]
+    done = engine("serve", *model.options, *options, "--port", 0, "--access-log", log)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"Error: --access-log {log}: would add lines to a file that is read\n"
+    assert (read.read_bytes() if read.exists() else None) == before
+
+
+def test_access_log_goes_on_in_the_file_of_an_earlier_run(start, tmp_path):
+    log = tmp_path / "access.log"
+    log.write_text("earlier\n")
+    process = start("--access-log", log)
+    assert process.get("/readyz")[0] == 200
+    process.child.terminate()
+    process.ended()
+    assert [line.split()[0] for line in log.read_text().splitlines()] == ["earlier", "127.0.0.1"]
 
 
 @pytest.mark.slow

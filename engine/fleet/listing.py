@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import glob
 import os
 from collections.abc import Iterable, Iterator
@@ -19,7 +18,7 @@ from engine.fleet import storage
 from engine.fleet.batches import picture_column, to_picture
 from engine.fleet.lazy_pictures import open_lazily
 from engine.inputs import Wanted
-from engine.sources import archive, media
+from engine.sources import archive, media, patterns
 from engine.sources.expand import STDIN, expand, warn_about_other_files
 from engine.sources.left_out import LeftOut
 from engine.sources.media import Media, MediaKind
@@ -123,45 +122,80 @@ def _list_file(name: str) -> Iterator[Entry]:
 
 def _list_store(name: str, *, recursive: bool) -> Iterator[Entry]:
     """List a file, a folder or a pattern in an object store."""
-    folder, is_wanted = name, _is_supported
-    bare, options = storage.split_options(name)
-    if glob.has_magic(bare):
-        prefix = bare[: next(at for at, each in enumerate(bare) if each in "*?[")]
-        folder = prefix.rpartition("/")[0] + options
-        pattern = storage.locate(name)[1]
-        is_wanted = lambda path: fnmatch.fnmatchcase(path, pattern)  # noqa: E731
-        recursive = True
     try:
-        files, path = storage.locate(folder)
-        info = files.get_file_info(path)
-        if info.type == pyarrow.fs.FileType.File:
-            yield from _list_file(name)
-            return
-        if info.type == pyarrow.fs.FileType.NotFound:
+        files, path = storage.locate(name)
+        kind = files.get_file_info(path).type
+        if kind == pyarrow.fs.FileType.File:
+            yield from _list_file_of_store(name)
+        elif kind == pyarrow.fs.FileType.Directory:
+            yield from _list_folder(name, recursive=recursive)
+        elif storage.has_pattern(name):
+            yield from _list_pattern(name, recursive=recursive)
+        else:
             yield Entry(name, problem=f"{shown(name)}: picture: cannot be read: no such file")
-            return
-        found = files.get_file_info(pyarrow.fs.FileSelector(path, recursive=recursive))
     except (OSError, pa.ArrowException) as error:
         yield Entry(name, problem=f"{shown(name)}: cannot be listed: {storage.reason(error)}")
+
+
+def _list_pattern(name: str, *, recursive: bool) -> Iterator[Entry]:
+    """List the matching files; with `recursive`, or if only folders match, also what they hold.
+
+    The rules are those of a pattern on a disk.
+    """
+    folder, pattern = storage.split_pattern(name)
+    top = storage.locate(folder)[1]
+    names: list[str] = []
+    folders: list[str] = []
+    for each in _found_in(folder, recursive=patterns.goes_deeper(pattern)):
+        below = each.path.removeprefix(top).strip("/")
+        end = "/" * (pattern.endswith("/") and not each.is_file)
+        if patterns.fits(below + end, pattern):
+            (names if each.is_file else folders).append(each.path)
+    if not (names or folders):
+        yield Entry(name, problem=f"{shown(name)}: pattern: no file matches")
+    for path in sorted(names):
+        yield from _list_file_of_store(storage.join(folder, path))
+    if names and not (recursive and not patterns.matches_all(pattern)):
         return
-    paths = sorted(each.path for each in found if each.is_file and is_wanted(each.path))
+    for path in sorted(folders):
+        if not (recursive and any(path.startswith(f"{each}/") for each in folders)):
+            inner = storage.join(folder, path)
+            yield from _list_folder(inner, recursive=recursive, may_be_empty=bool(names))
+
+
+def _list_folder(name: str, *, recursive: bool, may_be_empty: bool = False) -> Iterator[Entry]:
+    """List the pictures and tables of a folder, but not the results of a run."""
+    found = _found_in(name, recursive=recursive)
+    paths = sorted(each.path for each in found if each.is_file and _is_supported(each.path))
     runs, plans = (
-        {PurePosixPath(each.path).parent for each in found if each.base_name == name}
-        for name in (RUN, PLAN)
+        {PurePosixPath(each.path).parent for each in found if each.base_name == file}
+        for file in (RUN, PLAN)
     )
     paths = [each for each in paths if PurePosixPath(each).parent not in runs & plans]
-    if folder == name and (archives := sum(map(_is_archive, found))):
+    if archives := sum(map(_is_archive, found)):
+        bare, options = storage.split_options(name)
         warn_about_other_files(name, f"{archives} .tar file(s)", f"'{bare.rstrip('/')}/*{options}'")
-    if folder == name:
-        left_out = LeftOut()
-        for each in found:
-            if each.is_file:
-                left_out.add(PurePosixPath(each.path).name)
-        left_out.warn(name)
-    if not paths:
+    left_out = LeftOut()
+    for each in found:
+        if each.is_file:
+            left_out.add(PurePosixPath(each.path).name)
+    left_out.warn(name)
+    if not (paths or may_be_empty):
         yield Entry(name, problem=f"{shown(name)}: has no pictures")
-    for each in paths:
-        yield from _list_file(storage.join(folder, each))
+    for path in paths:
+        yield from _list_file(storage.join(name, path))
+
+
+def _list_file_of_store(name: str) -> Iterator[Entry]:
+    kind = media.kind_of(storage.split_options(name)[0])
+    return _list_item(Media(name, kind))
+
+
+def _found_in(folder: str, *, recursive: bool) -> list[pyarrow.fs.FileInfo]:
+    files, path = storage.locate(folder)
+    selector = pyarrow.fs.FileSelector(path, allow_not_found=True, recursive=recursive)
+    found: list[pyarrow.fs.FileInfo] = files.get_file_info(selector)
+    return found
 
 
 def _is_supported(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Iterator
@@ -50,6 +51,23 @@ def join(folder: str, path: str) -> str:
     """Return the name of the file that the file system of `folder` lists as `path`."""
     bare, options = split_options(folder)
     return f"{bare.rstrip('/')}{path.removeprefix(locate(folder)[1])}{options}"
+
+
+def has_pattern(name: str) -> bool:
+    """Tell whether a part of a store's name after its host has a wildcard."""
+    return glob.has_magic("/".join(_parts_of(name)[3:]))
+
+
+def split_pattern(name: str) -> tuple[str, str]:
+    """Return the folder before the first part with a wildcard, and the rest without options."""
+    parts = _parts_of(name)
+    fixed = next(at for at, part in enumerate(parts[3:], 3) if glob.has_magic(part))
+    return "/".join(parts[:fixed]) + split_options(name)[1], "/".join(parts[fixed:])
+
+
+def _parts_of(name: str) -> list[str]:
+    """Return the scheme, nothing, the host and the parts of the path."""
+    return split_options(name)[0].split("/")
 
 
 def reason(error: Exception) -> str:

@@ -7,7 +7,7 @@ import fnmatch
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from engine.files.walk import walk
 
@@ -42,6 +42,38 @@ def fixed_folder(pattern: str) -> str:
     return "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")
 
 
+def goes_deeper(pattern: str) -> bool:
+    """Return whether a pattern matches anything that is in a folder of its folder."""
+    return "/" in pattern or pattern == "**"
+
+
+def fits(path: str, pattern: str) -> bool:
+    """Return whether a pattern matches a path by the rules of matches(), without any disk."""
+    return _fits(path.split("/"), pattern.split("/"))
+
+
+def _fits(names: Sequence[str], parts: Sequence[str]) -> bool:
+    part, *others = parts
+    if part != "**":
+        return bool(names) and _wanted(part)(names[0]) and _rest_fits(names[1:], others)
+    hidden = (at for at, name in enumerate(names) if name.startswith("."))
+    deepest = next(hidden, len(names))  # folders that ** goes into
+    return any(_fits(names[at:], others or ["*"]) for at in range(deepest + 1))
+
+
+def _rest_fits(names: Sequence[str], parts: Sequence[str]) -> bool:
+    return _fits(names, parts) if parts else not names
+
+
+def _wanted(part: str) -> Callable[[str], bool]:
+    """Return a test of names in a folder; a wildcard does not stand for the dot of hidden ones."""
+    if not glob.has_magic(part):
+        return lambda name: name == part
+    wanted = re.compile(fnmatch.translate(part))
+    shows_hidden = part.startswith(".")
+    return lambda name: bool(wanted.match(name)) and (shows_hidden or not name.startswith("."))
+
+
 def _matches(folder: str, parts: Sequence[str], errors: list[OSError]) -> Iterator[str]:
     """Yield the paths below a folder whose parts match, some of them repeatedly."""
     part, *others = parts
@@ -53,11 +85,8 @@ def _matches(folder: str, parts: Sequence[str], errors: list[OSError]) -> Iterat
         return
     try:
         if glob.has_magic(part):
-            wanted = re.compile(fnmatch.translate(part))
             names = os.listdir(folder or ".")  # noqa: PTH208 - keeps ./x as the user wrote it
-            found = [each for each in names if wanted.match(each)]
-            if not part.startswith("."):
-                found = [each for each in found if not each.startswith(".")]
+            found = list(filter(_wanted(part), names))
         else:
             os.lstat(os.path.join(folder, part))  # noqa: PTH118
             found = [part]

@@ -90,6 +90,38 @@ def test_stores_are_listed_like_folders(folder):
     assert read(wanted).pixels.tobytes() == read(str(folder / "0000.png")).pixels.tobytes()
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("*.png", "**/*.png", "*/*.png", "**", "**/*", "*", "m*", "m*/", ".*", ".*/*", "*/.*"),
+        *("more", "more/000[!1].png", "no*", "more/**", "**/more/*", "[[]1].png", "[1].png"),
+    ],
+)
+@pytest.mark.parametrize("recursive", [False, True])
+def test_a_pattern_in_a_store_finds_what_it_finds_on_a_disk(folder, pattern, recursive):
+    write_pictures(folder / ".hidden", 1)
+    write_pictures(folder / "more" / "deeper", 2)
+    for name in (".0009.png", "more/.0008.png", "[1].png", "more/more.txt"):
+        (folder / name).write_bytes((folder / "0000.png").read_bytes())
+    names = [f"{top}/{pattern}" for top in (folder, f"file://{folder}")]
+    disk, store = (
+        {
+            (each.name, bool(each.problem), "no file matches" in (each.problem or ""))
+            for each in list_entries([name], recursive=recursive)
+        }
+        for name in names
+    )
+    assert {(name.removeprefix("file://"), *more) for name, *more in store} == disk
+
+
+def test_videos_in_a_store_are_refused(folder):
+    (folder / "clip.mp4").touch()
+    for name in ("*", "clip.mp4"):
+        told = r"pictures/clip\.mp4: expected pictures, got a video"
+        with pytest.raises(InputError, match=told):
+            list(list_entries([f"file://{folder}/{name}"]))
+
+
 @pytest.mark.parametrize("options", ["", "?region=eu-central-1&scheme=http"])
 def test_options_of_a_store_are_not_a_pattern(folder, monkeypatch, options):
     """A store on S3 is replaced by this disk; its options travel with every name."""

@@ -54,6 +54,7 @@ _ONLY_WITHOUT = (
     "anchor",
     "save_mot",
 )
+_PRECISIONS = ("float32", "tf32", "float16", "int8", "float64")
 _MAX_PROBLEMS = 20  # that are printed
 _PROGRESS_SECONDS = 10.0  # between two lines of progress
 
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace, *, task: str = "detector", **options: Any
         raise InputError("--ray: expected --out DIR for the results")
     least, most = arguments.actors or (1, None)
     resources = fleet.WorkerResources(
-        *(arguments.device, arguments.threads or 1, least, most),
+        *(arguments.device, 1 if arguments.threads is None else arguments.threads, least, most),
         autoscales=most is not None and arguments.ray != fleet.LOCAL,
     )
     inputs = _model.take_inputs(arguments)
@@ -171,10 +172,12 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
     from engine.fleet.packed_model import PackedModel
     from engine.fleet.ray_resources import NO_STATE
 
+    _check_workers_options(arguments)
     _model.fill_in(arguments, has_default=task == "detector")
     files = arguments.cfg, arguments.weights
     chosen = dict(chosen)
-    decode = {"decode": chosen.pop("decode")} if "decode" in chosen else {}  # on the workers only
+    is_cpu = arguments.device == "cpu"  # then the workers load the model as it is loaded here
+    decode = {"decode": chosen.pop("decode")} if "decode" in chosen and not is_cpu else {}
     options: dict[str, Any] = {
         "size": arguments.size,
         "resize": arguments.resize,
@@ -182,7 +185,7 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
         "orient": not arguments.no_exif,
         **chosen,
     }
-    if arguments.precision == "int8" or arguments.scales:
+    if is_cpu or arguments.precision == "int8" or arguments.scales:
         options |= {"precision": arguments.precision, "scales": arguments.scales}
     with engine.load(
         *files, arguments.names, data=arguments.data, device="cpu", **options
@@ -196,6 +199,23 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
         labels = detector.labels
     options |= {"precision": arguments.precision, "batch": arguments.batch, **decode}
     return PackedModel.pack(*files, labels, task=task, **options)
+
+
+def _check_workers_options(arguments: argparse.Namespace) -> None:
+    """Refuse what every worker would refuse, since run.json would keep it."""
+    from engine.arguments import whole
+    from engine.errors import suggest
+    from engine.loading import is_for_gpu
+    from engine.settings import Settings
+
+    Settings(batch=arguments.batch)
+    whole("workers", arguments.workers)
+    is_for_gpu(arguments.decode, untrusted=arguments.untrusted)
+    if arguments.precision not in _PRECISIONS:
+        known, hint = ", ".join(_PRECISIONS), suggest(arguments.precision, _PRECISIONS)
+        raise InputError(f"precision: expected {known}, got {arguments.precision!r}.{hint}")
+    if arguments.precision == "float64" and arguments.device == "cuda":
+        raise InputError("precision: float64: only on a CPU. Add: --device cpu")
 
 
 def _entries(arguments: argparse.Namespace, names: list[str]) -> Iterator[Entry]:

@@ -120,6 +120,26 @@ def test_impossible_runs_are_refused_before_the_cluster_starts(
     assert not Path("out").exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("--batch 0", "batch: expected an integer of 1 or more, got 0"),
+        ("--workers 0", "workers: expected an integer of 1 or more, got 0"),
+        ("--threads 0", "threads: expected 1 or more, got 0"),
+        ("--precision flaot16", "precision: expected float32, tf32, float16, int8, float64, got"),
+        ("--half --device cpu", "cpu: precision: expected float32 or float64 or int8, got"),
+        ("--precision float64 --device cuda", "precision: float64: only on a CPU"),
+        ("--decode maybe", "decode: expected auto, cpu, gpu, got 'maybe'"),
+        ("--decode gpu --device cpu", "decode: gpu: "),
+    ],
+)
+def test_what_every_worker_refuses_is_refused_before_there_is_a_run(
+    words, capsys, has_ray, given, reason
+):
+    assert error_of(capsys, *words, "--ray", *given.split()).startswith(reason)
+    assert not Path("out").exists()
+
+
 @pytest.fixture
 def begin(has_ray, tmp_path):
     """DetectionRun.open() in a folder; nothing works on it."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import ray
@@ -14,7 +15,7 @@ import engine.errors
 from engine.errors import EngineError, InputError
 from engine.files.naming import shown
 from engine.fleet import shard_plan
-from engine.fleet.listing import PLAN, RUN, Entry
+from engine.fleet.listing import PLAN, RUN, Entry, absolute
 from engine.fleet.packed_model import PackedModel
 from engine.fleet.rows import Tally, tally
 from engine.fleet.shard_files import (
@@ -32,6 +33,7 @@ __all__ = ["LOCAL", "DetectionRun", "WorkerResources", "ray_session"]
 
 VERSION = 1
 
+_LONGEST_VALUE = 300  # in a message
 _READER_THREADS = 16  # for finished shards, whose storage may have a high latency
 
 
@@ -68,6 +70,7 @@ class DetectionRun:
         if size is not None and size < 1:
             raise InputError(f"shard: expected 1 or more, got {size}")
         parameters = json.loads(json.dumps({"version": VERSION, "format": form, **parameters}))
+        parameters = _from_anywhere(parameters)
         folder = Folder(out)
         existing = folder.names()
         old: Sequence[str] = ()
@@ -94,8 +97,7 @@ class DetectionRun:
         """Plan the entries, after the shards of an earlier plan; then delete the `old` files."""
         problems: list[str] = []
         listed = _without_problems(entries, problems)
-        added = plan.without_planned(listed) if plan else listed
-        made = shard_plan.make(added, size, plan)
+        made = shard_plan.make(listed, size, plan)
         if not made.shards:
             raise InputError(problems[0] if problems else "no picture named: the lists are empty")
         for name in old:
@@ -122,9 +124,10 @@ class DetectionRun:
                 " Name another folder"
             )
         del earlier["shards"], earlier["pictures"]
+        earlier = _from_anywhere(earlier)  # earlier versions kept names as they were typed
         for name in sorted({*earlier, *parameters}):
             if earlier.get(name) != parameters.get(name):
-                old, new = (json.dumps(each.get(name))[:80] for each in (earlier, parameters))
+                old, new = _difference(earlier.get(name), parameters.get(name))
                 raise InputError(
                     f"{shown(folder.name)}: was started with {name} {old}, not {new}."
                     " Name another folder, or pass --overwrite"
@@ -189,6 +192,21 @@ def _without_problems(entries: Iterable[Entry], problems: list[str]) -> Iterator
             yield entry
         else:
             problems.append(entry.problem)
+
+
+def _difference(*values: Any) -> list[str]:
+    """Return two values as text; of two lists, in which names may be long, what differs first."""
+    if all(isinstance(each, list) for each in values):
+        values = next(pair for pair in zip_longest(*values) if pair[0] != pair[1])
+    return [json.dumps(each)[:_LONGEST_VALUE] for each in values]
+
+
+def _from_anywhere(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the sources absolute: in another working directory a name is that of other pictures."""
+    sources = parameters.get("sources")
+    if not isinstance(sources, list):
+        return {**parameters}
+    return {**parameters, "sources": [absolute(str(each)) for each in sources]}
 
 
 def _files(folder: Folder, parameters: Mapping[str, Any]) -> ShardFiles:

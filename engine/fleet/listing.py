@@ -44,6 +44,14 @@ class Entry(NamedTuple):
     offset: int | None = None
 
 
+def absolute(source: str) -> str:
+    """Return the name of a source from any working directory; stdin and addresses have one."""
+    source = media.without_file_scheme(source)
+    if source == STDIN or "://" in source:
+        return source
+    return os.path.abspath(source)  # noqa: PTH100 - a name need not be a valid Path
+
+
 def list_entries(
     names: Iterable[str], *, recursive: bool = False, stdin: Iterable[str] = ()
 ) -> Iterator[Entry]:

@@ -46,15 +46,15 @@ class NewPlan(NamedTuple):
 def make(
     entries: Iterable[Entry], size: int | None = None, before: ShardPlan | None = None
 ) -> NewPlan:
-    """Plan the entries.
+    """Plan the entries, each once.
 
     A shard has about `size` pictures. The shards of the plan `before` come first and keep theirs.
     """
     shards = pictures = 0
     content = io.BytesIO()
-    earlier = map(before.entries, range(before.shards)) if before else ()
+    planned = {_key_of(each): each.pictures for shard in _shards_of(before) for each in shard}
     with pyarrow.parquet.ParquetWriter(content, _SCHEMA, compression="zstd") as table:
-        for shard in chain(earlier, _split(entries, size)):
+        for shard in chain(_shards_of(before), _split(_unplanned(entries, planned), size)):
             shards += 1
             pictures += sum(each.pictures for each in shard)
             table.write_table(_to_table(shard))
@@ -80,19 +80,6 @@ class ShardPlan:
         self._table = pyarrow.parquet.ParquetFile(folder.open(PLAN))
         self.shards: int = self._table.num_row_groups
 
-    def without_planned(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """Yield the entries that the plan lacks; refuse files whose parts have changed."""
-        planned = {}
-        for shard in range(self.shards):
-            planned.update({_key_of(each): each.pictures for each in self.entries(shard)})
-        for entry in entries:
-            pictures = planned.get(_key_of(entry))
-            if pictures is None:
-                yield entry
-            elif pictures != entry.pictures:
-                name = shown(entry.name)
-                raise InputError(f"{name}: has changed since the run began. Use another folder")
-
     def entries(self, shard: int) -> list[Entry]:
         rows = self._table.read_row_group(shard).to_pylist()
         return [
@@ -104,6 +91,24 @@ class ShardPlan:
             )
             for row in rows
         ]
+
+
+def _shards_of(plan: ShardPlan | None) -> Iterator[list[Entry]]:
+    return map(plan.entries, range(plan.shards)) if plan else iter(())
+
+
+def _unplanned(
+    entries: Iterable[Entry], planned: dict[tuple[str, int | None, int | None], int]
+) -> Iterator[Entry]:
+    """Yield and note the entries that no plan has yet; refuse files whose parts have changed."""
+    for entry in entries:
+        pictures = planned.setdefault(_key_of(entry), -1)
+        if pictures < 0:
+            planned[_key_of(entry)] = entry.pictures
+            yield entry
+        elif pictures != entry.pictures:
+            name = shown(entry.name)
+            raise InputError(f"{name}: has changed since the run began. Use another folder")
 
 
 def _key_of(entry: Entry) -> tuple[str, int | None, int | None]:

@@ -227,6 +227,25 @@ def test_another_run_in_its_folder_is_refused(begin, tmp_path, capsys):
         begin()
 
 
+def test_the_same_name_in_another_folder_is_another_source(begin, tmp_path, monkeypatch):
+    from engine.errors import InputError
+
+    places = [tmp_path / "monday", tmp_path / "tuesday"]
+    for each in places:
+        (each / "pictures").mkdir(parents=True)
+    monkeypatch.chdir(places[0])
+    sources = {"sources": ["pictures", "-", "s3://bucket/x"]}
+    begin(about=sources)
+    about = tmp_path / "out" / "run.json"
+    assert json.loads(about.read_text())["sources"][0] == str(places[0] / "pictures")
+    begin(about={"sources": [str(places[0] / "pictures/"), "-", "s3://bucket/x"]})
+    monkeypatch.chdir(places[1])
+    with pytest.raises(InputError, match=r'sources "[^"]*/monday/pictures", not "[^"]*/tue'):
+        begin(about=sources)
+    about.write_text(json.dumps({**json.loads(about.read_text()), **sources}))
+    begin(about=sources)  # an earlier version kept the names as they were typed
+
+
 @pytest.mark.parametrize("name", ["pictures.parquet", "shard-000000.parquet", "run.json"])
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_files_of_others_with_a_name_of_a_run_are_kept(begin, tmp_path, name, overwrite):
@@ -483,7 +502,7 @@ def test_run_json_describes_the_run(words, has_ray, monkeypatch, tmp_path):
     assert cli.main([*words, "--ray", "--thresh", "0.7", "--classes", "0", "--size", "64"]) == 130
     about = json.loads((tmp_path / "out" / "run.json").read_text())
     assert {name: about[name] for name in ("sources", "threshold", "classes", "size")} == {
-        "sources": ["pictures"],
+        "sources": [str(Path("pictures").absolute())],
         "threshold": 0.7,
         "classes": [0],
         "size": 64,

@@ -297,11 +297,21 @@ def test_plan_assigns_entries_to_shards(tmp_path):
     assert dealt == [every[:4], every[4:5], every[5:6], every[6:7], every[7:]]
 
 
+def test_a_picture_that_is_named_twice_is_planned_once(folder):
+    out = Folder(str(folder.parent / "out"))
+    made = shard_plan.make(list_entries(["pictures/0003.png", "pictures", f"file://{folder}/*"]), 2)
+    out.write(listing.PLAN, made.content)
+    plan = shard_plan.ShardPlan(out)
+    names = names_in(each for shard in range(plan.shards) for each in plan.entries(shard))
+    stores = names_in(list_entries([f"file://{folder}/*"]))  # where it has another name
+    assert names == ["0003.png", "0000.png", "0001.png", "0002.png", "0004.png", *stores]
+
+
 @pytest.mark.parametrize(
     ("pictures", "shards"), [(1, 1), (33, 2), (5000, 100), (100_000, 100), (150_001, 151)]
 )
 def test_size_of_shards_is_bounded(pictures, shards):
-    every = (Entry("x.jpg") for _ in range(pictures))
+    every = (Entry(f"{number}.jpg") for number in range(pictures))
     made = shard_plan.make(every)
     assert (made.shards, made.pictures) == (shards, pictures)
 

@@ -21,6 +21,11 @@ _CANDIDATES = 100  # for a picture and random weights; a trained network has abo
 PICTURE = (576, 768)  # height and width of the default picture
 
 
+def takes_pictures(graph: Graph) -> bool:
+    """Return whether pictures can be the input of a network, and not only arrays."""
+    return graph.task != "other" and graph.net.channels in PICTURE_CHANNELS
+
+
 @dataclass(frozen=True, eq=False)
 class Workload:
     graph: Graph
@@ -42,7 +47,7 @@ class Workload:
     @property
     def takes_pictures(self) -> bool:
         """Whether pictures can be its input, and not only arrays."""
-        return self.graph.task != "other" and self.graph.net.channels in PICTURE_CHANNELS
+        return takes_pictures(self.graph)
 
     def compile(self, batch: int) -> TimedProgram:
         plan = self.ready_plan

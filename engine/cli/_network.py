@@ -78,6 +78,8 @@ def ranges(
 ) -> LayerRanges | None:
     """Return the ranges of int8; those of noise for random weights; None in other precisions."""
     if arguments.precision != "int8":
+        if arguments.scales:
+            raise InputError(f"--scales: only with --precision int8, not {arguments.precision}")
         return None
     if not is_trained and not arguments.scales:
         from engine.calibrate.collect import ranges_of_noise

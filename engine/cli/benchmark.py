@@ -103,8 +103,14 @@ def _measure(arguments: argparse.Namespace) -> int:
             algorithms.require_autotuning(device)
         graph, plan, is_trained = _network.read_or_make(arguments)
         from engine.benchmark.stages import TimeBudget
-        from engine.benchmark.workload import Workload
+        from engine.benchmark.workload import Workload, takes_pictures
 
+        if not takes_pictures(graph):
+            _refuse_pictures(arguments)
+        if arguments.video:
+            from engine.benchmark.sources import check_video
+
+            check_video(arguments.video)
         workload = Workload(
             graph,
             plan,
@@ -131,6 +137,15 @@ def _measure(arguments: argparse.Namespace) -> int:
         device.close()
     report.write(arguments)
     return 0
+
+
+def _refuse_pictures(arguments: argparse.Namespace) -> None:
+    """Refuse options that have no use for a network whose input is no picture."""
+    given = [each for each in ("image", "video", "workers") if getattr(arguments, each) is not None]
+    if arguments.decode != "auto":
+        given.append("decode")
+    if given:
+        raise InputError(f"--{given[0]}: this network does not process pictures")
 
 
 def _passes(arguments: argparse.Namespace, device: Device) -> Sequence[str]:
@@ -363,8 +378,6 @@ def _picture(path: str | None, channels: int) -> Any:
 
     if path is None:
         return None
-    if not channels:
-        raise InputError("--image: this network does not process pictures")
     return image.read(Path(path), channels=channels).pixels
 
 

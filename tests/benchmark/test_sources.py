@@ -1,8 +1,13 @@
 """The stage that bounds a stream is found, and what is said about it helps."""
 
+import time
+from types import SimpleNamespace
+
 import pytest
 
+from engine.benchmark import sources
 from engine.benchmark.sources import SourceTimes, advice
+from engine.sources import video
 
 LANES = {"read": 4, "decode": 4, "scale": 4, "copy": 1, "forward": 1, "suppress": 1}
 
@@ -51,3 +56,17 @@ def test_the_extra_for_jpegs_is_named_where_it_helps(monkeypatch):
     said = advice(found, processors=4, precision="float32", is_gpu=False)
     assert said.startswith("pip install")
     assert "[jpeg]'" in said
+
+
+def test_what_the_first_frame_costs_is_no_time_of_decoding(monkeypatch):
+    """The first one imports the decoder, and opens that of a card."""
+    passes = []
+
+    def frames(name, **_):
+        time.sleep(0 if passes else 0.5)
+        passes.append(name)
+        yield from [SimpleNamespace(picture=lambda name: name)] * 20
+
+    monkeypatch.setattr(video, "frames", frames)
+    taken, is_on_card = sources._video_times("street.mp4", None)
+    assert (taken["decode"] < 10, is_on_card) == (True, False)

@@ -151,6 +151,29 @@ def test_algorithms_need_a_gpu(tiny_detector, capsys):
 
 
 @pytest.mark.parametrize(
+    "option", [["--image", "a.png"], ["--video", "a.mp4"], ["--workers", "2"], ["--decode", "cpu"]]
+)
+def test_options_of_pictures_need_a_network_that_takes_them(tmp_path, capsys, option):
+    cfg = SMALLEST.format(stride=8).replace("channels=3", "channels=2")
+    small = write_model(tmp_path, cfg, ["cat"])
+    assert cli.main(["benchmark", str(small.cfg), *option, *QUICK]) == 2
+    told = capsys.readouterr()
+    assert (
+        told.err.splitlines()[-1] == f"Error: {option[0]}: this network does not process pictures"
+    )
+    assert told.out == ""
+
+
+def test_a_video_that_is_missing_is_told_before_anything_is_measured(tiny_detector, capsys):
+    needs.package("av")
+    files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
+    assert cli.main(["benchmark", *files, "--video", "none.mp4", *QUICK]) != 0
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert told.err.startswith("Error: none.mp4: ")
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["yolov3-tinny"], "Did you mean 'yolov3-tiny'?"),
@@ -165,6 +188,7 @@ def test_algorithms_need_a_gpu(tiny_detector, capsys):
         (["CFG", "--json", "new", "--plot", "./new"], "expected different files, got one"),
         (["CFG", "--plot", "b.svg"], "--plot b.svg: expected a name that ends in .png"),
         (["CFG", "--precision", "float8"], "precision: expected"),
+        (["CFG", "--scales", "here.json"], "--scales: only with --precision int8, not float32"),
     ],
 )
 def test_misuse_is_one_error_line(tiny_detector, tmp_path, monkeypatch, capsys, words, message):

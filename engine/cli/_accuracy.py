@@ -17,7 +17,8 @@ from engine.errors import ImageError, InputError
 
 # Options of the command that a list has no use for, and their defaults.
 _OTHERS = {
-    **dict.fromkeys(("jsonl", "csv", "max_frames", "reconnect", "ray", "out", "shard")),
+    **dict.fromkeys(("jsonl", "csv", "max_frames", "reconnect")),
+    **dict.fromkeys(("ray", "out", "format", "actors", "shard")),
     **dict.fromkeys(("csv_all", "resume", "recursive", "progress", "fail_fast"), False),
     **dict.fromkeys(("stride", "at_once"), 1),
 }

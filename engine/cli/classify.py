@@ -21,6 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return _accuracy.run(arguments)
+    if arguments.labels:
+        raise InputError("--labels: only with --list")
     chosen = {
         "top_k": arguments.top_k,
         "max_pixels": arguments.max_pixels,

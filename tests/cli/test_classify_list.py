@@ -76,6 +76,8 @@ def test_names_are_the_default_labels_and_the_first_match_counts(classify, listi
         (["none.txt"], "none.txt: cannot be read"),
         (["list.txt", "--csv", "a.csv"], "--csv: not with --list, whose output is --json"),
         (["list.txt", "--max-frames", "0"], "--max-frames: not with --list"),
+        (["list.txt", "--actors", "2"], "--actors: not with --list"),
+        (["list.txt", "--format", "jsonl"], "--format: not with --list"),
         (["list.txt", "--workers", "0"], "workers: expected"),
         (["list.txt", "--labels", "other.txt"], "no path contains a label. See --labels"),
         (["list.txt", "--labels", "short.txt"], "short.txt: expected 6 names"),
@@ -90,6 +92,11 @@ def test_misuse_is_one_error_line(classify, listing, monkeypatch, arguments, mes
     assert message in err
     assert not out
     assert len(err.splitlines()) == 1
+
+
+def test_labels_are_those_of_a_list(classify, listing):
+    told = classify(listing / "of-u" / "1.png", "--labels", listing / "labels.txt")
+    assert told == (2, "", "Error: --labels: only with --list\n")
 
 
 def test_detector_is_referred_to_evaluate(tiny_detector, listing, capsys):

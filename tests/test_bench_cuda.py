@@ -1,6 +1,8 @@
 """tools/bench_cuda.py: the document that it writes; host times are meaningless."""
 
 import json
+import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,9 +32,11 @@ def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch
     words = [f"{tiny_detector.cfg}@16", "--batches", "1,2", "--precisions", "float32,float16"]
     files = ["--peer", str(tmp_path / "peer.py"), "--json", str(tmp_path / "rows.json")]
     compiled = ["--compile", "net", "--ahead", "2"]
+    monkeypatch.setattr(bench_cuda, "bus_of", lambda device: "0000:01:00.0")
+    words += ["--repeats", "1"]
     with on_tape(HostDevice()) as device:
         monkeypatch.setattr(bench_cuda, "open_device", lambda name: device)
-        assert bench_cuda.main([*words, *files, *compiled, "--repeats", "1"]) == 0
+        assert bench_cuda.main([*words, *files, *compiled]) == 0
     printed = capsys.readouterr().out.splitlines()
     with on_tape(HostDevice()) as device:
         monkeypatch.setattr(bench_cuda, "open_device", lambda name: device)
@@ -66,9 +70,9 @@ def test_speed_up_is_printed_if_there_is_a_peer(peers_ms, told):
     assert "to boxes    3.000 ms" in bench_cuda.format_row({**row, "boxes_ms": 3.0})
 
 
-def opened(path, commit):
-    words = ["a.cfg", "--json", str(path), "--commit", commit]
-    return bench_cuda.Document.open(bench_cuda.parse(words), words, CARD)
+def opened(path, commit, *more, bus="0000:01:00.0"):
+    words = ["a.cfg", "--json", str(path), "--commit", commit, *more]
+    return bench_cuda.Document.open(bench_cuda.parse(words), words, CARD, bus)
 
 
 def test_a_second_run_adds_its_rows_and_replaces_those_it_repeats(tmp_path):
@@ -88,17 +92,45 @@ def test_a_document_of_another_commit_is_not_added_to(tmp_path):
         opened(path, "def5678")
 
 
-def test_a_document_begins_again_on_another_card_of_the_same_kind(tmp_path, monkeypatch):
+NVIDIA_SMI = """#!/bin/sh
+case "$3" in
+*uuid*) echo "GPU of $2" ;;
+*) echo 570.1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path, monkeypatch):
+    """A program of this name, which tells of a card what its address is."""
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(NVIDIA_SMI)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+
+
+def test_a_document_begins_again_on_another_card_of_the_same_kind(tmp_path, nvidia_smi):
     path = tmp_path / "rows.json"
     opened(path, "abc1234").add(ROW)
+    assert json.loads(path.read_text())["uuid"] == "GPU of 0000:01:00.0"
     assert opened(path, "abc1234").has("a@32", "float32", 1)
-    document = json.loads(path.read_text())
-    monkeypatch.setattr(
-        bench_cuda,
-        "told_by_driver",
-        {"uuid": "GPU-2", "driver_version": document["driver"]}.__getitem__,
-    )
-    assert not opened(path, "abc1234").has("a@32", "float32", 1)
+    other = opened(path, "abc1234", "--repeats", "8", bus="0000:02:00.0")
+    assert (other.content["uuid"], other.content["rows"]) == ("GPU of 0000:02:00.0", [])
+
+
+def test_the_card_that_is_open_is_asked_for(monkeypatch):
+    card = SimpleNamespace(pci_bus_id=lambda: "0000:03:00.0")
+    driver = SimpleNamespace(Device={2: card}.__getitem__)
+    monkeypatch.setattr(bench_cuda.pycuda_loader, "load", lambda: driver)
+    assert bench_cuda.bus_of("cuda:2") == "0000:03:00.0"
+
+
+def test_a_document_of_other_repeats_is_not_added_to(tmp_path):
+    path = tmp_path / "rows.json"
+    opened(path, "abc1234").add(ROW)
+    with pytest.raises(EngineError, match="repeats: expected 8, got 200"):
+        opened(path, "abc1234", "--repeats", "8")
 
 
 def test_programs_are_timed_in_turn():

@@ -12,7 +12,7 @@ their repeats at a time, so that both meet the same clock and temperature of the
 
 --json writes the document that `python -m tools.write_benchmarks` turns into docs/benchmarks.md.
 Several runs may fill one document: their rows are added, or replace the rows of the same network,
-precision and batch. Kind of card, driver and commit must be the same for all of them. --resume
+precision and batch. Kind of card, driver, commit and --repeats must be the same for all. --resume
 leaves out the rows that the document has. On another card of the same kind the document begins
 again, so that all of its rows come from one card.
 
@@ -48,6 +48,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.backends import open_device
 from engine.backends.base import Placed
+from engine.backends.cuda.driver import pycuda_loader
 from engine.calibrate.collect import ranges_of_noise
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
@@ -94,7 +95,7 @@ def main(words: list[str] | None = None) -> int:
     if arguments.algorithm:
         options["algorithm"] = arguments.algorithm
     device = open_device(arguments.device)
-    document = Document.open(arguments, words, device.describe())
+    document = Document.open(arguments, words, device.describe(), bus_of(device.name))
     if arguments.resume:
         cases = [each for each in cases if not document.has(*key_of(*each))]
     if arguments.ahead:
@@ -243,7 +244,10 @@ class Document:
         self.content = content
 
     @classmethod
-    def open(cls, arguments: argparse.Namespace, words: list[str] | None, card: str) -> Document:
+    def open(
+        cls, arguments: argparse.Namespace, words: list[str] | None, card: str, bus: str
+    ) -> Document:
+        """Begin or go on with the document of --json; `bus` is the card's PCI address."""
         model, _, cuda = card.partition(", driver for CUDA ")
         variables = (
             [f"ENGINE_TUNE={os.environ['ENGINE_TUNE']}"] if "ENGINE_TUNE" in os.environ else []
@@ -252,8 +256,8 @@ class Document:
         command = [*variables, *("python", "-m", "tools.bench_cuda"), *map(shlex.quote, options)]
         content: dict[str, Any] = {
             "card": model,
-            "driver": told_by_driver("driver_version"),
-            "uuid": told_by_driver("uuid"),
+            "driver": told_by_driver("driver_version", bus),
+            "uuid": told_by_driver("uuid", bus),
             "cuda": cuda,
             "commit": arguments.commit or first_line("git", "describe", "--always", "--dirty"),
             "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
@@ -264,13 +268,14 @@ class Document:
         }
         if arguments.json and arguments.json.exists():
             earlier = json.loads(arguments.json.read_text(encoding="utf-8"))
-            for key in cls.IDENTITY:
+            is_same_card = earlier.get("uuid", "") == content["uuid"]
+            for key in (*cls.IDENTITY, *(["repeats"] if is_same_card else [])):
                 if earlier[key] != content[key]:
                     raise EngineError(
                         f"{arguments.json}: {key}: expected {content[key]}, got {earlier[key]}. "
                         "Name another file"
                     )
-            if earlier.get("uuid", "") == content["uuid"]:
+            if is_same_card:
                 content = {**content, **earlier}
         content["commands"] = [*content["commands"], " ".join(command)]
         return cls(arguments.json, content)
@@ -296,8 +301,14 @@ def serialize(content: dict[str, Any]) -> str:
     return head.replace('"rows": []', '"rows": [\n' + ",\n".join(rows) + "\n ]") + "\n"
 
 
-def told_by_driver(query: str) -> str:
-    return first_line("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader")
+def bus_of(device: str) -> str:
+    """Return the PCI address of cuda:N: nvidia-smi numbers cards in another order than CUDA."""
+    index = int(device.removeprefix("cuda:"))
+    return str(pycuda_loader.load().Device(index).pci_bus_id())
+
+
+def told_by_driver(query: str, bus: str) -> str:
+    return first_line("nvidia-smi", "-i", bus, f"--query-gpu={query}", "--format=csv,noheader")
 
 
 def first_line(*command: str) -> str:

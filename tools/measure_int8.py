@@ -33,6 +33,7 @@ from engine.backends.cuda.ops.target import Target  # noqa: E402
 from engine.backends.cuda.tune import measure  # noqa: E402
 from engine.plan.ops import Activate, Add, Constant, Conv2d, Tensor  # noqa: E402
 from engine.plan.shapes import Shape  # noqa: E402
+from tools.bench_cuda import bus_of  # noqa: E402
 
 _KINDS = ("float16", "int8", "float8")
 _FLOAT8 = wgmma.Kind("f32.e4m3.e4m3", 32)
@@ -50,7 +51,7 @@ _LAYERS = {
 _SUSTAINED = 0.6  # seconds
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -59,21 +60,31 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=_KINDS, default=_KINDS)
     parser.add_argument("--json", type=Path, help="write all rows")
     parser.add_argument("--kind", choices=_KINDS, help=argparse.SUPPRESS)  # in its own process
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.kind:
         _measure_kind(options)
-        return
+        return 0
     rows: list[dict[str, Any]] = []
     for kind in options.kinds:
-        command = [sys.executable, __file__, "--kind", kind, "--batch", *map(str, options.batch)]
-        command += ["--layers", str(options.layers)] if options.layers else []
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            _command(kind, options), stdout=subprocess.PIPE, text=True
+        ) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 rows.append(json.loads(line))
                 _show(rows[-1], rows)
+        if status := process.returncode:  # its last words are on stderr
+            print(f"Error: {kind}: its process ended with status {status}", file=sys.stderr)
+            return status if status > 0 else 1
     if options.json:
         options.json.write_text(json.dumps({"card": _card(), "rows": rows}, indent=1) + "\n")
+    return 0
+
+
+def _command(kind: str, options: argparse.Namespace) -> list[str]:
+    """Return the command of a process that measures one kind."""
+    command = [sys.executable, __file__, "--kind", kind, "--batch", *map(str, options.batch)]
+    return command + (["--layers", str(options.layers)] if options.layers else [])
 
 
 def _show(row: dict[str, Any], rows: list[dict[str, Any]]) -> None:
@@ -147,7 +158,13 @@ def _watch(done: threading.Event, readings: list[list[float]]) -> None:
 
 
 def _query(fields: str) -> list[str]:
-    command = ["nvidia-smi", "-i", "0", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    command = [
+        "nvidia-smi",
+        "-i",
+        bus_of("cuda:0"),
+        f"--query-gpu={fields}",
+        "--format=csv,noheader,nounits",
+    ]
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout.split(",")
 
 
@@ -175,4 +192,4 @@ def _convolution(
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

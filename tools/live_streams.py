@@ -126,6 +126,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         target=send, args=(options.streams, options.seconds, options.away, theirs), daemon=True
     )
     sender.start()
+    theirs.close()  # so that reading ends if the sender does
     names = [f"http://127.0.0.1:{port}/{k}.mjpg" for k, port in enumerate(pipe.recv())]
     times: dict[str, list[float]] = {name: [] for name in names}
     memory: list[float] = []
@@ -153,10 +154,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     pipe.send("end")
     sender.join()
     back = min(t for t in times[names[-1]] if t > revived) - revived
-    gaps = [
-        max(after - before for before, after in pairwise(own) if not before <= revived <= after)
-        for own in times.values()
-    ]
+    gaps = [longest_gap(own, revived if name == names[-1] else None) for name, own in times.items()]
     away = revived + back - killed
     rates = [
         len(own) / (end - begin - (away if name == names[-1] else 0)) for name, own in times.items()
@@ -172,7 +170,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def longest_gap(moments: Sequence[float], revived: float | None) -> float:
+    """Return the longest time without a result, but not the one in which a stream was revived."""
+    return max(
+        after - before
+        for before, after in pairwise(moments)
+        if revived is None or not before <= revived <= after
+    )
+
+
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -183,7 +190,12 @@ def main() -> None:
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
+    if options.streams < 1:
+        parser.error(f"--streams: expected 1 or more, got {options.streams}")
+    if not 0 < options.away < options.seconds / 2:
+        bound = f"expected more than 0 and less than half of --seconds {options.seconds:g}"
+        parser.error(f"--away: {bound}, got {options.away:g}")
     figures = measure(options)
     print(json.dumps(figures, indent=1))
     if options.json:

@@ -20,7 +20,27 @@ from tools.around_a_run import AroundARun
 
 NETWORK = SMALLEST.format(stride=8)
 
-pytestmark = needs_gxx
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["calls", "jpgs"], "PART: expected calls, arrays, jpegs, decoded, got 'jpgs'"),
+        (["load"], "PART: expected calls, arrays, jpegs, decoded, got 'load'"),
+        ([], "--jpegs: expected a folder with JPEGs, for the parts jpegs and decoded"),
+        (["decoded", "--jpegs", "."], "--jpegs: expected a folder with JPEGs"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_at_once(
+    words: list[str],
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        around_a_run.main(words)
+    assert reason in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -46,6 +66,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         yield AroundARun(tmp_path, device="cuda:0", jpegs=tmp_path, quick=True)
 
 
+@needs_gxx
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "targets"),

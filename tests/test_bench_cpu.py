@@ -1,7 +1,10 @@
 """tools/bench_cpu.py: a line for each installed engine; times are not checked."""
 
 import json
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
 import engine
@@ -26,6 +29,36 @@ def test_one_line_per_engine_and_number_of_threads(tiny_detector, tmp_path, caps
         assert len(engine["wall"]) == len(engine["processor"]) == 3
         assert min(engine["wall"]) > 0
         assert engine["peak_mb"] > 1
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--rounds", "0"], "--rounds: expected 1 or more, got 0"),
+        (["--threads", "1", "0"], "--threads: expected 1 or more, got 0"),
+        (["--engines", "ort"], "invalid choice: 'ort'"),
+        ([], "Error: none.cfg: cannot be read"),
+    ],
+)
+def test_misuse_is_told(tmp_path, words, reason):
+    words = ["--cfg", "none.cfg", "--weights", "none.weights", *words]
+    done = subprocess.run(
+        [sys.executable, bench_cpu.__file__, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (1, 2)
+    assert reason in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="getrusage() tells another value there")
+def test_the_peak_memory_is_that_of_the_process_alone():
+    code = "from tools import bench_cpu; print(bench_cpu.peak_mb())"
+    large = np.ones(25_000_000)  # 200 MB
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 1 < float(done.stdout) < 100 < large.nbytes / 2**20
 
 
 @pytest.mark.parametrize("device", ["cpu", "ort"])

@@ -61,7 +61,7 @@ class AroundARun(Figures):
         super().__init__()
         self._files = CFG, random_model.save(CFG, folder)
         self._device = device
-        self._jpegs = sorted(map(str, jpegs.glob("*.jp*g"))) if jpegs else []
+        self._jpegs = jpegs_in(jpegs)
         self._divisor = 20 if quick else 1
         self._threshold = 0.0
 
@@ -103,7 +103,6 @@ class AroundARun(Figures):
                 self.add("arrays", name, rate, "1/s", ">= 40000", rate >= 40_000)
 
     def jpegs(self) -> None:
-        assert self._jpegs, "expected --jpegs FOLDER with pictures"
         count = max(FILES // self._divisor, 200)
         by_pillow = -best(lambda: -read_rate(self._jpegs, max(count // 20, 50), with_pillow))
         self.add("jpegs", "decoded by one thread with Pillow", by_pillow, "1/s")
@@ -127,7 +126,6 @@ class AroundARun(Figures):
         self.add("jpegs", f"{name} with Pillow", share, "x", ">= 0.8", share >= 0.8)
 
     def decoded(self) -> None:
-        assert self._jpegs, "expected --jpegs FOLDER with pictures"
         count = max(FILES // self._divisor, 200)
         files = list(islice(cycle(self._jpegs), count))
         with self.load(batch=BATCH, decode="gpu") as detector:
@@ -140,6 +138,10 @@ class AroundARun(Figures):
                 self.add("decoded", name, rate, "1/s", ">= 10000", rate >= 10_000)
                 share = rate / alone
                 self.add("decoded", f"{name}: share", share, "x", ">= 0.85", share >= 0.85)
+
+
+def jpegs_in(folder: Path | None) -> list[str]:
+    return sorted(map(str, folder.glob("*.jp*g"))) if folder else []
 
 
 def best(measure: Callable[[], float]) -> float:
@@ -258,6 +260,11 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="a twentieth of everything")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args(words)
+    parts = arguments.parts or PARTS
+    if unknown := [each for each in parts if each not in PARTS]:
+        parser.error(f"PART: expected {', '.join(PARTS)}, got {unknown[0]!r}")
+    if not {"jpegs", "decoded"}.isdisjoint(parts) and not jpegs_in(arguments.jpegs):
+        parser.error("--jpegs: expected a folder with JPEGs, for the parts jpegs and decoded")
     with tempfile.TemporaryDirectory() as folder:
         figures = AroundARun(
             Path(folder),
@@ -265,7 +272,7 @@ def main(words: list[str] | None = None) -> int:
             jpegs=arguments.jpegs,
             quick=arguments.quick,
         )
-        for part in arguments.parts or PARTS:
+        for part in parts:
             getattr(figures, part)()
     if arguments.json:
         arguments.json.write_text(json.dumps(figures.as_dicts(), indent=1) + "\n")

@@ -59,12 +59,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--engines", nargs="+", default=[*ENGINES, "darknet"])
+    programs = [*ENGINES, "darknet"]
+    parser.add_argument("--engines", nargs="+", choices=programs, default=programs)
     parser.add_argument("--device", choices=("cpu", "ort"), default="cpu", help="of this engine")
     parser.add_argument("--json", type=Path, help="write all times to this file")
     parser.add_argument("--worker", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--sides", type=int, nargs=3, default=(), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    for name, least in ("rounds", options.rounds), ("threads", min(options.threads)):
+        if least < 1:
+            parser.error(f"--{name}: expected 1 or more, got {least}")
     network = Network(options.cfg, options.weights, tuple(options.sides), options.device)
     if options.worker:
         return work(options.worker, network, options.threads[0])
@@ -78,6 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             times += time_darknet(network)
         report(times, threads)
         all_times[threads] = [vars(each) for each in times]
+    if not any(all_times.values()):
+        print("Error: no program could be timed", file=sys.stderr)
+        return 1
     if options.json:
         options.json.write_text(json.dumps(all_times, indent=1))
     return 0
@@ -161,8 +168,6 @@ ENGINES: dict[str, Callable[[Network, int], Callable[[], object]]] = {
 
 def work(name: str, network: Network, threads: int) -> int:
     """Run once for every line on stdin and print the times; at the end print the peak memory."""
-    import resource
-
     try:
         run = ENGINES[name](network, threads)
     except ImportError as error:
@@ -176,8 +181,21 @@ def work(name: str, network: Network, threads: int) -> int:
         run()
         wall, processor = time.perf_counter() - wall, time.process_time() - processor
         print(json.dumps([wall * 1e3, processor * 1e3]), flush=True)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
+    print(peak_mb(), flush=True)
     return 0
+
+
+def peak_mb() -> float:
+    """Return the peak memory of this process; 0 where /proc does not tell it.
+
+    That of getrusage() is at least what the process that started this one had.
+    """
+    try:
+        status = Path("/proc/self/status").read_text("ascii", "replace")
+    except OSError:
+        return 0.0
+    found = re.search(r"^VmHWM:\s+([0-9]+) kB$", status, re.MULTILINE)
+    return int(found[1]) / 1024 if found else 0.0
 
 
 # ---------------------------------------------------------------- measurement
@@ -319,4 +337,9 @@ def _ratio(ours: Times, other: Times) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from engine.errors import EngineError
+
+    try:
+        sys.exit(main())
+    except EngineError as error:
+        sys.exit(f"Error: {error}")

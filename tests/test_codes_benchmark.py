@@ -80,3 +80,56 @@ def test_a_labelled_set_is_measured(tmp_path, name, write, codes, line):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"1 pictures, {codes} codes\n")
     assert line in done.stdout
+
+
+def measure(*options):
+    return subprocess.run(
+        [sys.executable, "tools/codes/benchmark.py", "--processes", "1", *map(str, options)],
+        cwd=ROOT, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("option", ["--negatives", "--backgrounds", "--labelled"])
+def test_a_folder_without_pictures_is_refused(tmp_path, option):
+    where = tmp_path / "none"
+    shutil.copy(ROOT / "docs/parcel.jpg", tmp_path)
+    others = [] if option == "--labelled" else ["--labelled", tmp_path]
+    done = measure(*others, option, where)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"Error: {where}: has no pictures: expected .jpeg, .jpg, .png\n"
+
+
+@pytest.mark.slow
+def test_a_blank_line_is_no_label(tmp_path):
+    shutil.copy(ROOT / "docs/parcel.jpg", tmp_path)
+    write_darknet(tmp_path)
+    labels = tmp_path / "parcel.txt"
+    labels.write_text(f"\n{labels.read_text()}\n \n")
+    assert measure("--labelled", tmp_path).stdout.startswith("1 pictures, 1 codes\n")
+
+
+CLASSES = "class: expected 0 to 4: qr, datamatrix, aztec, pdf417, barcode"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("5 0.5 0.5 0.1 0.1", f"{CLASSES}; got 5"),
+        ("-1 0.5 0.5 0.1 0.1", f"{CLASSES}; got -1"),
+        ("0.5 0.5 0.5 0.1 0.1", f"{CLASSES}; got 0.5"),
+        ("0 0.5 0.5 0.1", "expected a class and x, y, width, height"),
+        ("qr 0.5 0.5 0.1 0.1", "expected a class and x, y, width, height"),
+        ("0 0.5 nan 0.1 0.1", "expected a class and x, y, width, height"),
+    ],
+)
+def test_a_line_that_is_no_label_is_refused(tmp_path, monkeypatch, line, reason):
+    monkeypatch.syspath_prepend(str(ROOT / "tools/codes"))
+    from labelled import photographs
+    from photograph import PictureError
+
+    shutil.copy(ROOT / "docs/parcel.jpg", tmp_path)
+    labels = tmp_path / "parcel.txt"
+    labels.write_text(f"0 0.5 0.5 0.1 0.1\n\n{line}\n")
+    with pytest.raises(PictureError) as refused:
+        list(photographs("darknet", tmp_path))
+    assert str(refused.value) == f"{labels}:3: {reason}"

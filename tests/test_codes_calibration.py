@@ -41,6 +41,17 @@ def test_number_of_scores_must_be_that_of_the_heads(tmp_path):
     assert "expected 1 or 4 values, got 2" in done.stderr
 
 
+@pytest.mark.parametrize("score", ["0", "1", "nan"])
+def test_a_score_that_nothing_has_is_refused(tmp_path, score):
+    command = ["tools/codes/calibrate.py", "any.weights", "--threshold", score]
+    command += ["--output", tmp_path / "moved.weights"]
+    done = subprocess.run(
+        [sys.executable, *command], check=False, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert f"--threshold: expected a score above 0 and below 1, got {score}\n" in done.stderr
+
+
 def _calibrated(tmp_path, *options):
     """Return all candidates of the first picture before and after calibration."""
     model = bundled.default_model()

@@ -22,7 +22,7 @@ sys.path.insert(0, str(_REPOSITORY))
 
 import labelled  # noqa: E402
 import numpy as np  # noqa: E402
-from photograph import NAMES, Photograph, Target, find_pictures  # noqa: E402
+from photograph import NAMES, Photograph, PictureError, Target, find_pictures  # noqa: E402
 from scoring import Rows, average_precision, overlaps  # noqa: E402
 
 import engine  # noqa: E402
@@ -52,6 +52,7 @@ class Measured:
 
 def main() -> None:
     options = _options()
+    find_pictures([*options.backgrounds, *options.negatives])  # which are needed at the end only
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
         parts = pool.map(partial(_measure, options), range(options.processes))
     by_size = {
@@ -263,4 +264,7 @@ def print_alarms(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except PictureError as error:
+        sys.exit(f"Error: {error}")

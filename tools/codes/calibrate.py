@@ -35,6 +35,9 @@ def main() -> int:
     )
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
+    for each in options.threshold:
+        if not 0 < each < 1:
+            parser.error(f"--threshold: expected a score above 0 and below 1, got {each:g}")
     network = graph.build(cfg.read(options.cfg))
     heads = [node for node in network.nodes if node.kind == "yolo"]
     thresholds = options.threshold * (len(heads) if len(options.threshold) == 1 else 1)

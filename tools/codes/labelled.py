@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from photograph import NAMES, Photograph, Target, find_pictures
+from photograph import NAMES, Photograph, PictureError, Target, find_pictures
 from PIL import Image
 
 Corners = Sequence[tuple[float, float]]
@@ -54,12 +54,29 @@ def _darknet(folder: Path) -> Labels:
 def _relative(path: Path, size: tuple[int, int]) -> list[Label]:
     file, (width, height) = path.with_suffix(".txt"), size
     labels = []
-    for line in file.read_text().splitlines() if file.exists() else ():
-        kind, x, y, across, down = (float(part) for part in line.split()[:5])
+    lines = file.read_text().splitlines() if file.exists() else []
+    for number, words in enumerate(map(str.split, lines), start=1):
+        if not words:
+            continue
+        kind, x, y, across, down = _numbers(words, f"{file}:{number}")
         left, top = (x - across / 2) * width, (y - down / 2) * height
         corners = [(left, top), (left + across * width, top + down * height)]
         labels.append((int(kind), corners))
     return labels
+
+
+def _numbers(words: Sequence[str], where: str) -> list[float]:
+    """Parse the class and the box of a line."""
+    try:
+        numbers = [float(part) for part in words[:5]]
+    except ValueError:
+        numbers = []
+    if len(numbers) < 5 or not np.isfinite(numbers).all():
+        raise PictureError(f"{where}: expected a class and x, y, width, height")
+    if numbers[0] not in range(len(NAMES)):
+        classes = f"0 to {len(NAMES) - 1}: {', '.join(NAMES)}"
+        raise PictureError(f"{where}: class: expected {classes}; got {words[0]}")
+    return numbers
 
 
 def _barber(folder: Path) -> Labels:
@@ -99,7 +116,9 @@ def _corners(file: Path) -> list[Label]:
         for part in line.split()
     ]
     if len(numbers) % 8:
-        raise SystemExit(f"{file}: expected four corners of each code, got {len(numbers)} numbers")
+        raise PictureError(
+            f"{file}: expected four corners of each code, got {len(numbers)} numbers"
+        )
     codes = np.reshape(numbers, (-1, 4, 2)).tolist()
     return [(NAMES.index("qr"), [(x, y) for x, y in code]) for code in codes]
 

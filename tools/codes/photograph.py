@@ -13,6 +13,10 @@ NAMES = ("qr", "datamatrix", "aztec", "pdf417", "barcode")
 _SUFFIXES = {".jpg", ".jpeg", ".png"}
 
 
+class PictureError(ValueError):
+    """Pictures or labels that cannot be used; unlike SystemExit it reaches the parent of a pool."""
+
+
 @dataclass(frozen=True)
 class Target:
     """A code in a picture, and what makes it hard to find."""
@@ -35,9 +39,14 @@ class Photograph:
 
 
 def find_pictures(folders: list[Path]) -> list[Path]:
-    return sorted(
-        path
-        for folder in folders
-        for path in ([folder] if folder.is_file() else folder.rglob("*"))
-        if path.suffix.lower() in _SUFFIXES
-    )
+    """Return the pictures in folders, each of which has some, and those that are named."""
+    found = []
+    for folder in folders:
+        paths = [folder] if folder.is_file() else folder.rglob("*")
+        pictures = [path for path in paths if path.suffix.lower() in _SUFFIXES]
+        if not pictures:
+            raise PictureError(
+                f"{folder}: has no pictures: expected {', '.join(sorted(_SUFFIXES))}"
+            )
+        found += pictures
+    return sorted(found)

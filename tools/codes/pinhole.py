@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import io
 import string
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ import cv2
 import numpy as np
 import zxingcpp
 from numpy.typing import NDArray
-from photograph import Photograph, Target, find_pictures
+from photograph import Photograph, PictureError, Target, find_pictures
 from PIL import Image, ImageDraw, ImageFont
 
 Floats = NDArray[np.float64]
@@ -474,4 +475,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except PictureError as error:
+        sys.exit(f"Error: {error}")

@@ -605,11 +605,12 @@ def _shrunk(flat: FlatObject, most: float) -> FlatObject:
     size = max(1, round(width * factor)), max(1, round(height * factor))
     picture = cv2.resize(flat.picture, size, interpolation=cv2.INTER_AREA)
     scale = np.array([size[0] / width, size[1] / height] * 2)
-    boxes = [np.rint(np.asarray(mark.box) * scale).astype(int).tolist() for mark in flat.marks]
-    marks = [
-        CodeMark(mark.kind, tuple(box), mark.module * factor)
-        for mark, box in zip(flat.marks, boxes, strict=True)
-    ]
+    marks = []
+    for mark in flat.marks:
+        left, top, right, bottom = np.rint(np.asarray(mark.box) * scale).astype(int).tolist()
+        # A short barcode that is six pixels high would lose its height, and its modules their size.
+        box = (left, top, max(right, left + 1), max(bottom, top + 1))
+        marks.append(CodeMark(mark.kind, box, mark.module * factor))
     return FlatObject(picture, tuple(marks))
 
 

@@ -88,7 +88,7 @@ class CudaProgram:
         self._make = partial(
             DeviceProgram, context, room=self._room, slots=slots, has_graphs=has_graphs
         )
-        self._device = context.run(partial(self._make, lowered, weights), DeviceProgram.free)
+        self._device = context.run(partial(self._make, lowered, weights), lambda made: made.free())
         self._slots = Slots(self._device.slots)
         self._can_overflow = overflow.is_possible(plan, target)
         # A run is examined by repeating it, which would change a recurrent state.
@@ -300,7 +300,7 @@ class CudaProgram:
         """Run by other algorithms from the next run on; a recurrent state is lost."""
         self._context.post(partial(_load_kernels, self._context, lowered))
         weights = lay_out_weights(lowered)
-        device = self._context.run(partial(self._make, lowered, weights), DeviceProgram.free)
+        device = self._context.run(partial(self._make, lowered, weights), lambda made: made.free())
         with self._all_slots() as taken:
             if not self.is_closed:
                 device, self._device = self._device, device

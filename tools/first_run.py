@@ -89,17 +89,18 @@ def _starts(command: Sequence[str], cores: int | None, work: Path) -> dict[str, 
 
 def _background(options: Any, precision: str, batch: int, work: Path) -> dict[str, Any]:
     """Return how long the search took, what calls waited for, and what was gained."""
-    pictures = np.random.default_rng(0).integers(0, 255, (batch, 416, 416, 3), np.uint8)
-    images = np.random.default_rng(1).random((batch, 3, 416, 416), np.float32)
-    given = list(pictures) if batch > 1 else pictures[0]
     row: dict[str, Any] = {}
     shutil.rmtree(work / "cache", ignore_errors=True)
     os.environ["ENGINE_CACHE"] = str(work / "cache")
     os.environ.pop("ENGINE_TUNE", None)
     start = time.perf_counter()
     with engine.load(**options, device="cuda:0", precision=precision, batch=batch) as detector:
+        width, height = detector.size
+        pictures = np.random.default_rng(0).integers(0, 255, (batch, height, width, 3), np.uint8)
+        given = list(pictures) if batch > 1 else pictures[0]
         detector(given)
         row["first result, seconds"] = round(time.perf_counter() - start, 2)
+        images = np.random.default_rng(1).random((batch, 3, height, width), np.float32)
         program: Any = detector._program
         row["forward before, ms"] = _forward(program, images)
         before = program.forward(images)

@@ -100,16 +100,15 @@ def test_pictures_of_other_memory_are_copied(detector: engine.Detector, copied: 
 
 def test_kernels_read_only_what_the_same_detector_has_pinned(card: CudaDevice) -> None:
     """Another detector may unpin its memory at any time; a copy is then still right."""
-    own = card._context.pinned_memory
-    other = pinned_memory.PinnedMemory(card._context.driver_api, lambda function: function())
+    context = card._context
+    own = context.pinned_memory
+    other = pinned_memory.PinnedMemory(context.driver_api, context.post)
     made, second = frames(1), frames(1)
-    other.pin(made)
-    own.pin(made)
-    own.pin(second)
+    context.run(lambda: (other.pin(made), own.pin(made), own.pin(second)))
     assert own.contains([made[0], second[0]])
     assert own.address_of(made[0]) is None
     assert own.address_of(second[0]) == second.ctypes.data
-    other.close()
+    context.run(other.close)
     assert own.address_of(made[0]) is None
 
 

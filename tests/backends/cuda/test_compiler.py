@@ -163,6 +163,23 @@ def counted(monkeypatch, tmp_path):
     return compiled
 
 
+@pytest.mark.parametrize(("place", "loaded"), [("", ["libnvrtc-builtins.so.13.0"]), (None, [])])
+def test_nvrtc_finds_its_second_library_next_to_it(monkeypatch, tmp_path, place, loaded):
+    """A bare name is the linker's, which must not make the current folder a source of code."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "libnvrtc-builtins.alt.so.13.0"):
+        (tmp_path / name).touch()
+    path = "libnvrtc.so.13" if place is None else str(tmp_path / "libnvrtc.so.13")
+    monkeypatch.setattr(nvrtc.library, "require", lambda wanted: path)
+    monkeypatch.setattr(
+        nvrtc.library, "load", lambda wanted: SimpleNamespace(nvrtcGetErrorString=SimpleNamespace())
+    )
+    asked = []
+    monkeypatch.setattr(nvrtc.ctypes, "CDLL", lambda name: asked.append(Path(name).name))
+    nvrtc._nvrtc.__wrapped__()
+    assert asked == loaded
+
+
 def test_a_warm_start_runs_no_compiler(counted):
     source = compiler.source("ops/add.cu", (9, 0), "float32")
     assert not source.is_compiled

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 
 from engine.backends.cuda.driver import library
 from engine.errors import DeviceError
@@ -69,6 +71,11 @@ def _bytes(program: ctypes.c_void_p, what: str) -> bytes:
 
 @lru_cache(maxsize=1)
 def _nvrtc() -> ctypes.CDLL:
+    path = Path(library.require(library.NVRTC))
+    if path.is_absolute():  # the library in the wheel of CUDA 13.0 does not find these next to it
+        for each in path.parent.glob("libnvrtc-builtins.so.*"):
+            with suppress(OSError):
+                ctypes.CDLL(str(each))
     loaded = library.load(library.NVRTC)
     loaded.nvrtcGetErrorString.restype = ctypes.c_char_p
     return loaded

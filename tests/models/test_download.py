@@ -183,6 +183,15 @@ def test_complete_looking_partial_file_is_verified(server, target, size):
     assert target.read_bytes() == BODY
 
 
+def test_a_whole_file_whose_origin_is_lost_is_taken_by_its_hash(server, target):
+    server.answers["/net.weights"] = [answers.status(416)]
+    target.with_name("net.weights.part").write_bytes(BODY)
+    sizes = len(BODY), len(BODY) + 4  # with headers of two lengths
+    bring(server, target, ExpectedFile(sizes, OF_THE_HASH.hashes))
+    assert target.read_bytes() == BODY
+    assert not server.requests
+
+
 @pytest.mark.parametrize("trouble", [500, 502, 503, 429, 408])
 def test_server_error_is_retried(server, target, trouble):
     server.answers["/net.weights"] = [

@@ -116,12 +116,18 @@ def test_what_is_read_and_what_is_written_share_no_memory() -> None:
         FIRST + "[maxpool]\nsize=2\nstride=2\n" + layer(64),
         FIRST.replace("leaky", "elu") + SECOND,
         FIRST + SECOND + "[upsample]\n[route]\nlayers=-1,0\n",
+        "[maxpool]\nsize=2\nstride=2\n" + FIRST + SECOND,
+        "[crop]\ncrop_width=28\ncrop_height=28\n" + FIRST + SECOND,
+        layer(64)
+        + "[avgpool]\n[connected]\noutput=64\n[scale_channels]\nfrom=0\n"
+        + squeeze(origin=0),
     ],
     ids=[
         *("other_channels", "other_filters", "of_one_pixel", "of_nine", "of_another_map"),
         *("nothing_added", "read_later"),
         *("few_channels", "halved_first", "not_halved", "no_border", "many_filters"),
         *("few_filters", "pool", "activation", "read_again"),
+        *("after_a_pool", "after_a_crop", "scaled_before"),
     ],
 )
 def test_what_does_not_fit_stays_apart(text: str) -> None:

@@ -13,11 +13,17 @@ from engine.backends import open_device
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.ops.target import Target
+from engine.darknet import cfg, graph, random_weights
+from engine.darknet.lower import lower
+from engine.passes import optimise
+from engine.passes.quantise import LayerRanges, quantise
 from engine.plan import ops
 from engine.plan.build import Plan
 from engine.plan.ops import ConcatPart, Convert, Op, Tensor
 from engine.plan.shapes import Shape, Window
 from tests.backends.cuda.cards import CARDS, open_card
+from tests.backends.cuda.host import needs_gxx
+from tests.property.on_cards import open_host
 
 SRC = Shape(32, 6, 8)
 A, B = Tensor(1, SRC), Tensor(2, SRC)
@@ -103,3 +109,56 @@ def test_an_int8_output_is_returned_as_values(card: CudaDevice) -> None:
     with closing(card.compile(plan, precision="int8")) as program:
         (got,) = program.forward(values)
     np.testing.assert_allclose(got, 2.0, rtol=0.03)
+
+
+FLOAT_FACTORS = """[net]
+width=16
+height=16
+channels=3
+[convolutional]
+filters=16
+size=3
+pad=1
+activation=relu
+[avgpool]
+[connected]
+output=16
+activation=logistic
+[scale_channels]
+from=-3
+[convolutional]
+filters=32
+size=1
+activation=leaky
+[convolutional]
+filters=16
+size=3
+pad=1
+activation=leaky
+[connected]
+output=52
+activation=linear
+[detection]
+classes=3
+coords=4
+rescore=1
+side=2
+num=2
+"""
+
+
+@needs_gxx
+@pytest.mark.parametrize("algorithm", ["few_channels_32", "few_channels_32+unfused"])
+def test_factors_that_stay_float_are_multiplied_in_float32(algorithm: str) -> None:
+    """The head is computed in float32, and so is what comes before it."""
+    network = graph.build(cfg.parse(FLOAT_FACTORS))
+    plan = optimise(lower(network, random_weights.arrays(network)), CudaDevice.passes)
+    pictures = np.random.default_rng(0).random((1, 3, 16, 16), np.float32)
+    with closing(open_device("cpu:1")) as cpu, open_host((8, 6)) as card:
+        whole = plan.keeping_layers()
+        values = dict(zip(whole.outputs, cpu.compile(whole).forward(pictures), strict=True))
+        largest = {n: float(np.abs(values[each]).max()) for n, each in enumerate(plan.layers)}
+        plan = quantise(plan, LayerRanges(largest))
+        expected = cpu.compile(plan, precision="int8").forward(pictures)
+        found = card.compile(plan, precision="int8", algorithm=algorithm).forward(pictures)
+    np.testing.assert_allclose(found[-1], expected[-1], rtol=1e-4, atol=1e-5)

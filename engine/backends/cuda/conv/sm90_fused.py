@@ -88,6 +88,8 @@ class FusedPair(ABC):
     def supports(self, target: Target, chain: ops.Chain) -> bool:
         """Return whether both convolutions and the map between suit the kernel."""
         first, second = chain.links
+        if type(first) is not ops.Conv2d or type(second) is not ops.Conv2d:
+            return False  # such as one that multiplies its input by factors
         if not sm90_base.can_run(target, second):
             return False
         if (second.kernel, second.padding, second.dilation) != (_TAPS, (1, 1, 1, 1), (1, 1)):

@@ -220,7 +220,7 @@ class SplitK(Sm90Algorithm):
         """Rank the tiles by a model that was fitted to timings on an H200."""
         tile = self.tile(target, op)
         rate, width, finish, start, split = _COSTS[tile.mode]
-        clusters = _CLUSTERS[self.split] * target.multiprocessors // _CLUSTERS[1]
+        clusters = max(1, _CLUSTERS[self.split] * target.multiprocessors // _CLUSTERS[1])
         most = -(-self.down(target, op) * tile.across(op) // clusters)
         at_once = min(most, tile.blocks)
         products = at_once * tile.rows * tile.columns * tile.depth / rate

@@ -56,7 +56,7 @@ class Unfused(Algorithm):
         place = None if isinstance(op, KeepingConv2d) else gpu.workspace
         inner = gpu.for_part(part, op, between, place, target=target, workspace=after)
         if isinstance(op, ScaledConv2d):
-            multiply(inner, op.multiply)
+            multiply(inner.storing(op.src), op.multiply)
         self.inner.enqueue(inner, part)
         if rest:
             first, *others = rest

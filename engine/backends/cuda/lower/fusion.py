@@ -15,6 +15,7 @@ from engine.backends.cuda import conv
 from engine.backends.cuda.conv import sm90_fused
 from engine.backends.cuda.conv.algorithm import KeepingConv2d, ScaledConv2d
 from engine.backends.cuda.conv.tensor_cores import EIGHT
+from engine.backends.cuda.lower import memory_layout
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.squeeze_excite import scales
 from engine.backends.cuda.ops.target import Target
@@ -152,12 +153,18 @@ def fuse_chains(lowered: Lowered) -> Lowered:
     target = lowered.target
     if target.algorithm is not None:
         return lowered
+    pitches = memory_layout.pitches(lowered.plan)
 
     def join(first: Op, second: Op) -> Chain | None:
         if not isinstance(first, Conv2d) or not isinstance(second, Conv2d):
             return None
+        if second.src != first.out:
+            return None
         chain = Chain(second.out, (first, second))
-        return chain if second.src == first.out and sm90_fused.choose(target, chain) else None
+        channels = first.src.shape.channels
+        # The kernel for few channels reads whole words, to which only a picture is padded.
+        is_readable = not channels % EIGHT or pitches.get(first.src, channels) > channels
+        return chain if is_readable and sm90_fused.choose(target, chain) else None
 
     return replace(lowered, plan=join_neighbours(lowered.plan, join))
 

@@ -79,7 +79,9 @@ def ranges(
     """Return the ranges of int8; those of noise for random weights; None in other precisions."""
     if arguments.precision != "int8":
         if arguments.scales:
-            raise InputError(f"--scales: only with --precision int8, not {arguments.precision}")
+            given = arguments.precision
+            wanted = f"--precision int8, not {given}" if given else "int8, as in cpu/int8"
+            raise InputError(f"--scales: only with {wanted}")
         return None
     if not is_trained and not arguments.scales:
         from engine.calibrate.collect import ranges_of_noise

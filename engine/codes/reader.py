@@ -81,6 +81,7 @@ _VARIANTS: dict[Look, tuple[_Variant, ...]] = {
 class _Reading(NamedTuple):
     code: Code
     zxing_format: Any
+    is_tight: bool = False  # in a look that may leave out the ends of a code
 
     @property
     def centre(self) -> Point:
@@ -247,15 +248,24 @@ class CodeReader:
         for reading in readings:
             if reading.zxing_format not in self._formats.easily_misread:
                 return reading
+            if reading.is_tight and not self._is_whole(picture, reading):
+                continue  # two looks that leave out the same bars agree, too
             votes.append(reading)
             if sum(reading.says_the_same(each) for each in votes) >= _AGREEING:
                 return reading
         if first is None or votes != [first]:
             return None
+        if is_detected and not self._is_whole(picture, first):
+            return None
         if is_detected and first.zxing_format in self._formats.divisible:
-            return first if _is_whole_itf(picture, first) else None
+            return first
         trusted = self._formats.checked if is_detected else self._formats.rows
         return first if first.zxing_format in trusted else None
+
+    def _is_whole(self, picture: Array, reading: _Reading) -> bool:
+        """Tell whether a code cannot be a part of a longer one."""
+        is_divisible = reading.zxing_format in self._formats.divisible
+        return not is_divisible or _is_whole_itf(picture, reading)
 
     def _whole_bars(self, picture: Array, reading: _Reading) -> _Reading:
         """Return a 1-D code with the corners of all its bars, not only of the rows just read."""
@@ -318,6 +328,7 @@ class CodeReader:
                 for code in codes:
                     reading = self._reading(code, map(upright.in_picture, _corners(code)))
                     if self._fits(reading, box, formats):
+                        reading = reading._replace(is_tight=variant.slack == _TIGHT)
                         if turned and upright is turned[0]:  # the next look is only at this code
                             turned = upright.around(_corners(code)), scale
                         yield reading

@@ -197,7 +197,10 @@ def _without_problems(entries: Iterable[Entry], problems: list[str]) -> Iterator
 def _difference(*values: Any) -> list[str]:
     """Return two values as text; of two lists, in which names may be long, what differs first."""
     if all(isinstance(each, list) for each in values):
+        counts = [f"({len(each)} in all)" for each in values]
         values = next(pair for pair in zip_longest(*values) if pair[0] != pair[1])
+        if None in values:  # one list begins as the other
+            return counts
     return [json.dumps(each)[:_LONGEST_VALUE] for each in values]
 
 

@@ -153,10 +153,11 @@ def _list_pattern(name: str, *, recursive: bool) -> Iterator[Entry]:
     folder, pattern = storage.split_pattern(name)
     top = storage.locate(folder)[1]
     names: list[str] = []
-    folders: list[str] = []
+    is_of_folders = pattern.endswith("/")
+    folders = [top] if is_of_folders and patterns.fits("", pattern) else []  # of **/
     for each in _found_in(folder, recursive=patterns.goes_deeper(pattern)):
         below = each.path.removeprefix(top).strip("/")
-        end = "/" * (pattern.endswith("/") and not each.is_file)
+        end = "/" * (is_of_folders and not each.is_file)
         if patterns.fits(below + end, pattern):
             (names if each.is_file else folders).append(each.path)
     if not (names or folders):

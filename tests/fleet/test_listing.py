@@ -94,7 +94,17 @@ def test_stores_are_listed_like_folders(folder):
     "pattern",
     [
         *("*.png", "**/*.png", "*/*.png", "**", "**/*", "*", "m*", "m*/", ".*", ".*/*", "*/.*"),
-        *("more", "more/000[!1].png", "no*", "more/**", "**/more/*", "[[]1].png", "[1].png"),
+        *(
+            "more",
+            "more/000[!1].png",
+            "no*",
+            "more/**",
+            "**/more/*",
+            "**/",
+            "*/",
+            "[[]1].png",
+            "[1].png",
+        ),
     ],
 )
 @pytest.mark.parametrize("recursive", [False, True])

@@ -11,6 +11,7 @@ from contextlib import closing
 from functools import partial
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -254,6 +255,23 @@ def test_threads_that_wait_for_a_closed_decoder_leave_their_jpegs_to_the_cpu(
         decoder.close()
         assert [len(each.result(10)) for each in found] == [1] * 4
     gc.collect()
+
+
+def test_an_interrupted_close_can_be_repeated(
+    host: HostDevice, library_of_host: HostNvjpeg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = CardJpegDecoder(host.context, library_of_host, lambda: None)
+    units = decoder._units
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(decoder, "_units", SimpleNamespace(get=interrupted, put=units.put))
+    with pytest.raises(KeyboardInterrupt):
+        decoder.close()
+    monkeypatch.setattr(decoder, "_units", units)
+    decoder.close()
+    assert library_of_host.open == 0
 
 
 def test_memory_is_not_used_again_before_a_batch_that_failed_has_ended(

@@ -184,7 +184,7 @@ class Context:
         self._open_parts.callback(self.blas.close)
         self.pinned_memory = PinnedMemory(self.driver_api, self.post)
         self._open_parts.callback(self.pinned_memory.close)
-        self._open_parts.callback(self.stream.synchronize)
+        self._open_parts.callback(lambda: self.stream.synchronize())
 
     def _open_blas(self) -> Blas:
         # NVIDIA recommends 32 MiB since Hopper and 4 MiB before.

@@ -15,6 +15,7 @@ from engine.backends.base import DecodedJpeg
 from engine.backends.cuda.driver import nvjpeg
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.runtime.device_blocks import DeviceBlocks
+from engine.errors import DeviceError
 from engine.vision.plain_jpeg import PlainJpeg
 
 _UNITS = 2  # one parses and submits a batch while the engine decodes that of the other
@@ -153,9 +154,11 @@ class CardJpegDecoder:
 
     def _close_units(self) -> None:
         """Close each unit when it is idle; callers that wait for one get None."""
-        try:
-            while self._made and (unit := self._units.get()) is not None:
+        while self._made:  # an interrupted close can be repeated
+            if (unit := self._units.get()) is not None:
                 self._made -= 1
-                self._context.run(unit.close)
-        finally:
-            self._units.put(None)
+                try:
+                    self._context.run(unit.close)
+                except DeviceError:  # of a lost card, which has nothing to close any more
+                    self._made = 0
+        self._units.put(None)

@@ -8,6 +8,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from engine.files.walk import walk
 
@@ -49,7 +50,14 @@ def goes_deeper(pattern: str) -> bool:
 
 def fits(path: str, pattern: str) -> bool:
     """Return whether a pattern matches a path by the rules of matches(), without any disk."""
-    return _fits(path.split("/"), pattern.split("/"))
+    return _fits(path.split("/"), _parts(pattern))
+
+
+@lru_cache(maxsize=64)
+def _parts(pattern: str) -> list[str]:
+    """Split a pattern; neighbouring ** mean one, and each of them would be tried everywhere."""
+    parts = pattern.split("/")
+    return [part for at, part in enumerate(parts) if part != "**" or parts[at - 1 : at] != ["**"]]
 
 
 def _fits(names: Sequence[str], parts: Sequence[str]) -> bool:
@@ -65,6 +73,7 @@ def _rest_fits(names: Sequence[str], parts: Sequence[str]) -> bool:
     return _fits(names, parts) if parts else not names
 
 
+@lru_cache(maxsize=256)
 def _wanted(part: str) -> Callable[[str], bool]:
     """Return a test of names in a folder; a wildcard does not stand for the dot of hidden ones."""
     if not glob.has_magic(part):

@@ -14,11 +14,10 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.cuda.conv import tensor_cores
 from engine.backends.cuda.driver import launch, tiles
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.gpu import Gpu, Place
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.target import Target, most_shared_bytes
 from engine.plan.ops import Chain, Conv2d
 from tests.backends.cuda import host
 
@@ -132,7 +131,7 @@ class _Kernels:
         self._first = first
 
     def tile(self, tile: Tile, shared: int) -> _Function:
-        assert shared <= tensor_cores.most_shared_bytes(self._target.capability)
+        assert shared <= most_shared_bytes(self._target.capability)
         library = build(tile, is_turing=self._target.capability < (8, 0))
         return _Function(library, shared, self._first)
 

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from engine.backends import open_device
 from engine.backends.cuda.conv import depthwise
 from engine.backends.cuda.lower import lowering, squeeze_excite
+from engine.backends.cuda.lower.launched import Launched, kernels_of
 from engine.backends.cuda.lower.lowered import Step
+from engine.backends.cuda.ops import squeeze_excite as gates
 from engine.backends.cuda.ops.gpu import PartialSums
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.target import Target, most_shared_bytes
 from engine.backends.cuda.runtime import device_program
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
@@ -155,6 +157,67 @@ def elsewhere_of(stride: int) -> Plan:
     ) + SQUEEZE.format(channels=16, hidden=4).replace("from=-4", "from=-5")
     network = graph.build(cfg.parse(text))
     return optimise(lower(network, random_weights.arrays(network)), HostDevice.passes)
+
+
+def classifier_of(hidden: int, filters: int) -> Plan:
+    """The mean of a map and two dense layers, which a gate computes."""
+    text = (
+        "[net]\nheight=6\nwidth=6\nchannels=8\n[avgpool]\n"
+        f"[convolutional]\nfilters={hidden}\nactivation=relu\n"
+        f"[convolutional]\nfilters={filters}\nactivation=linear\n"
+    )
+    network = graph.build(cfg.parse(text))
+    return optimise(lower(network, random_weights.arrays(network)), HostDevice.passes)
+
+
+CLASSIFIERS = [(1024, 21841), (4096, 21841), (9216, 1000), (8192, 8192), (20000, 10)]
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (8, 6), (9, 0)])
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize(("hidden", "filters"), CLASSIFIERS)
+def test_no_block_takes_more_shared_memory_than_the_card_has(
+    monkeypatch: pytest.MonkeyPatch,
+    capability: tuple[int, int],
+    precision: str,
+    hidden: int,
+    filters: int,
+) -> None:
+    taken: list[int] = []
+
+    def launch(self: Launched, name: str, *_: Any, shared: int = 0, **__: Any) -> None:
+        taken.append(shared)
+
+    monkeypatch.setattr(Launched, "launch", launch)
+    target = Target(64, precision, capability, 40)
+    kernels_of(lowering.place(lowering.fuse(classifier_of(hidden, filters), target)))
+    assert taken
+    assert max(taken) <= most_shared_bytes(capability)
+
+
+def test_what_no_block_can_hold_runs_as_layers() -> None:
+    def kinds(hidden: int, capability: tuple[int, int]) -> list[type[ops.Op]]:
+        target = Target(1, "float16", capability, 40)
+        return [type(step.op) for step in steps_of(classifier_of(hidden, 16), target)]
+
+    assert kinds(8192, (7, 5)) == [ops.Gate]
+    assert kinds(8193, (7, 5)) == [ops.AveragePool, ops.Conv2d, ops.Conv2d]
+    assert kinds(8193, (8, 6)) == [ops.Gate]
+
+
+@needs_gxx
+@pytest.mark.parametrize("kilobytes", [5, 1])  # for 1248 factors of a block, and for no gate
+def test_results_do_not_depend_on_the_shared_memory(
+    host: HostDevice, monkeypatch: pytest.MonkeyPatch, kilobytes: int
+) -> None:
+    plan = classifier_of(30, 1500)
+    images = np.random.default_rng(1).random((3, *plan.source.shape.sides), np.float32)
+    with closing(host.compile(plan, batch=3)) as program:
+        (expected,) = program.forward(images)
+    monkeypatch.setattr(gates, "most_shared_bytes", lambda capability: kilobytes << 10)
+    with closing(host.compile(plan, batch=3)) as program:
+        (got,) = program.forward(images)
+    np.testing.assert_allclose(got, expected, atol=2e-6)
 
 
 @pytest.fixture(scope="module")

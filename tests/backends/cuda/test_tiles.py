@@ -14,7 +14,7 @@ from engine.backends.cuda.conv.implicit_gemm import Bundles, bundles
 from engine.backends.cuda.conv.kernel_args import Divisor
 from engine.backends.cuda.conv.sm90_splitk import SplitKTile
 from engine.backends.cuda.driver import tiles
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.target import Target, most_shared_bytes
 from engine.plan.ops import Constant, Conv2d, Tensor
 from engine.plan.shapes import Shape
 from tests.tails import conv2d
@@ -58,7 +58,7 @@ def test_what_is_supported_fits_into_shared_memory(
     ]
     assert bool(tiles) == (precision == "float16" or capability >= (8, 0))
     for tile in tiles:
-        assert tile.shared_bytes <= tensor_cores.most_shared_bytes(capability)
+        assert tile.shared_bytes <= most_shared_bytes(capability)
         assert tile.threads <= 1024
 
 

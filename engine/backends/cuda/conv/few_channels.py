@@ -21,6 +21,7 @@ from engine.backends.cuda.conv.tensor_cores import COMMON
 from engine.backends.cuda.driver import tiles
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.target import most_shared_bytes
 from engine.plan import ops
 
 _COLUMNS = (16, 32, 64, 96)
@@ -125,7 +126,7 @@ class FewChannels(Algorithm):
             kernel_y=op.kernel[0],
             kernel_x=op.kernel[1],
             columns=self.columns,
-            most_shared=tensor_cores.most_shared_bytes(target.capability),
+            most_shared=most_shared_bytes(target.capability),
             mode=tensor_cores.mode_of(target, op),
             out_bytes=target.bytes_of(op.out),
             pool_area=kernel_args.pool_area(op),

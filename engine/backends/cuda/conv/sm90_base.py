@@ -22,13 +22,13 @@ from engine.backends.cuda.conv.tensor_cores import (
     HOPPER,
     SIXTEEN,
     factors,
-    most_shared_bytes,
     whole_eights,
 )
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.driver.tiles import MODES, AnyTile, Tile
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.target import most_shared_bytes
 from engine.plan import ops
 from engine.plan.shapes import Shape
 

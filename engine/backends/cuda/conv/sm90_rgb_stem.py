@@ -20,6 +20,7 @@ from engine.backends.cuda.conv.tensor_cores import COMMON, EIGHT, HOPPER
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.target import most_shared_bytes
 from engine.plan import ops
 
 _COLOURS, _PITCH = 3, 4  # channels of a picture, and values from one pixel to the next
@@ -135,7 +136,7 @@ class RgbStem(Algorithm):
         stored = tile.filters if tile.pool_area > 1 else tile.columns
         if tile.filters % EIGHT or stored % _GATHERED or tile.columns > _MOST_COLUMNS:
             return False
-        most = tensor_cores.most_shared_bytes(target.capability)
+        most = most_shared_bytes(target.capability)
         return tile.steps <= _MOST_STEPS and tile.shared_bytes <= most
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:

@@ -18,10 +18,6 @@ SIXTEEN = 16  # the same where results are bytes
 # The activations of `activate_common` in kernels/common.cuh.
 COMMON = frozenset({"linear", "leaky", "relu", "mish", "swish", "logistic"})
 
-# Kilobytes of shared memory that a block may have.
-_SHARED = {(7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99, (9, 0): 227, (10, 0): 227}
-_LEAST_SHARED = 99  # on any other card
-
 
 def mode_of(target: Target, op: ops.Conv2d) -> int:
     """Return the MODE of the kernels: how a convolution multiplies."""
@@ -44,11 +40,6 @@ def whole_eights(filters: int) -> int:
 def parts(mode: int) -> int:
     """Return how many values hold a weight: high and low parts where one is not exact."""
     return 2 if mode in (MODES["float32"], EXACT_HALVES) else 1
-
-
-def most_shared_bytes(capability: tuple[int, int]) -> int:
-    """Return the shared memory that one block may have."""
-    return _SHARED.get(capability, _LEAST_SHARED) << 10
 
 
 def constants_of(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:

@@ -19,7 +19,7 @@ from engine.backends.cuda.lower.fusion import (
 from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
 from engine.backends.cuda.lower.memory_layout import find_misaligned, lay_out_memory
 from engine.backends.cuda.lower.precision_policy import choose_precision
-from engine.backends.cuda.lower.squeeze_excite import share_with_gates
+from engine.backends.cuda.lower.squeeze_excite import share_with_gates, split_large_gates
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan.build import Plan
 from engine.plan.ops import Chain, Conv2d, Op, Tensor, YoloOutput
@@ -85,6 +85,7 @@ def can_move(step: Step, target: Target) -> bool:
 Pass = Callable[[Lowered], Lowered]
 
 FUSION: tuple[Pass, ...] = (
+    split_large_gates,
     choose_precision,
     find_misaligned,
     fold_factors,

@@ -2,20 +2,59 @@
 
 A depthwise convolution can leave partial sums of its output, already multiplied with the weights of
 the gate's first layer. They lie in the workspace, since nothing else runs between the two. A gate
-can multiply the map by its factors, if that is what comes next.
+can multiply the map by its factors, if that is what comes next. A gate that is too large for its
+kernel runs as the layers that it stands for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.lower.lowered import Lowered, Step
 from engine.backends.cuda.ops.gpu import Annotations, PartialSums
+from engine.backends.cuda.ops.squeeze_excite import fits
 from engine.backends.cuda.ops.target import Choice, Target
-from engine.plan.ops import Conv2d, Gate, Multiply, Op
+from engine.plan.ops import Activate, AveragePool, Constant, Conv2d, Gate, Multiply, Op, Tensor
+from engine.plan.shapes import Shape, Window
 
 _MOST_SCALED = 5 << 18  # values of all rows: larger maps are scaled faster by a kernel of their own
+
+
+def split_large_gates(lowered: Lowered) -> Lowered:
+    """Gate -> AveragePool, Conv2d, Conv2d where a block cannot hold what is between the layers."""
+    plan = lowered.plan
+    indices = count(1 + max(tensor.index for tensor in plan.tensors))
+    made: list[Op] = []
+    for op in plan.ops:
+        if isinstance(op, Gate) and not fits(lowered.target, op):
+            made += _layers(op, indices)
+        else:
+            made.append(op)
+    return replace(lowered, plan=replace(plan, ops=tuple(made)))
+
+
+def _layers(gate: Gate, indices: Iterator[int]) -> Iterator[Op]:
+    """Yield the layers that passes/fuse_gate.py joined."""
+
+    def new(channels: int) -> Tensor:
+        return Tensor(next(indices), Shape(channels), gate.out.steps)
+
+    def dense(
+        out: Tensor, src: Tensor, weight: Constant, bias: Constant | None, activation: str
+    ) -> Conv2d:
+        if activation == "linear":
+            return Conv2d(out, src, weight, bias)
+        sums = new(out.shape.channels)
+        return Conv2d(sums, src, weight, bias).then(Activate(out, sums, activation))
+
+    src = gate.src.shape
+    mean, hidden = new(src.channels), new(gate.squeeze.shape[0])
+    yield AveragePool(mean, gate.src, Window(src.sides[1:]))
+    yield dense(hidden, mean, gate.squeeze, gate.squeeze_bias, gate.squeeze_activation)
+    yield dense(gate.out, hidden, gate.expand, gate.expand_bias, gate.activation)
 
 
 def share_with_gates(lowered: Lowered) -> Lowered:

@@ -8,11 +8,24 @@ import numpy as np
 
 from engine.backends.cuda.ops import pooling
 from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, Target, padded_hidden, runs
+from engine.backends.cuda.ops.target import most_shared_bytes
 from engine.plan import ops
 
 _THREADS, _ROWS = 256, 4  # of kernels/ops/squeeze_excite.cu
+_MOST_VALUES = 8  # in a pack of 16 bytes
 _SHARE = 8  # packs of channels that a block scales at least: whole cache lines
 _SCALED = 2  # packs of the map that a thread scales before more blocks do
+
+
+def fits(target: Target, op: ops.Gate) -> bool:
+    """Whether a block can hold the outputs of the first layer and one sum of each."""
+    hidden = op.squeeze.shape[0]
+    held = -(-hidden // _MOST_VALUES) * _MOST_VALUES
+    return held + max(4 * _THREADS, padded_hidden(op)) <= _most_floats(target)
+
+
+def _most_floats(target: Target) -> int:
+    return most_shared_bytes(target.capability) // 4
 
 
 def _weights(target: Target, op: ops.Gate, constants: Arrays) -> Arrays:
@@ -38,7 +51,8 @@ def gate(gpu: Gpu, op: ops.Gate) -> None:
     hidden = op.squeeze.shape[0]
     packs = -(-hidden // values)
     lanes = min(1 << (packs - 1).bit_length(), 32)  # threads that share a row of weights
-    shape = _scaled_grid(gpu, op) if gpu.annotations.multiply else _grid(gpu, op, lanes)
+    room = _most_floats(gpu.target) - values * packs
+    shape = _scaled_grid(gpu, op) if gpu.annotations.multiply else _grid(gpu, op, lanes, room)
     memory = values * packs + max(4 * _THREADS, padded_hidden(op), shape.share)
     pieces = _pieces(gpu, op)
     arguments = gpu.arguments(
@@ -79,11 +93,12 @@ class _Grid(NamedTuple):
     spreads: int = 1
 
 
-def _grid(gpu: Gpu, op: ops.Gate, lanes: int) -> _Grid:
+def _grid(gpu: Gpu, op: ops.Gate, lanes: int, room: int) -> _Grid:
+    """A block has the factors of its channels in shared memory, where `room` floats are left."""
     rows, filters = gpu.rows(op.out), op.out.shape.channels
     at_once = _ROWS * _THREADS // lanes
     most = min(gpu.target.multiprocessors // rows, -(-filters // at_once))
-    share = -(-filters // max(1, most))
+    share = min(-(-filters // max(1, most)), room)
     return _Grid(share, -(-filters // share))
 
 

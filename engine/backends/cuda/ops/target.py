@@ -14,6 +14,15 @@ from engine.plan.ops import Conv2d, Convert, Head, Op, Tensor
 VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2, "int8": 1}
 _NARROW_SUM = 48  # products at most
 
+# Kilobytes of shared memory that a block may have.
+_SHARED = {(7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99, (9, 0): 227, (10, 0): 227}
+_LEAST_SHARED = 99  # on any other card
+
+
+def most_shared_bytes(capability: tuple[int, int]) -> int:
+    """Return the shared memory that one block may have."""
+    return _SHARED.get(capability, _LEAST_SHARED) << 10
+
 
 def is_narrow(op: Op | Head) -> bool:
     """Whether a convolution sums so few products that the rounding of its weights would show.

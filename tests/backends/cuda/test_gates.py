@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from engine.backends import open_device
 from engine.backends.cuda.conv import depthwise
+from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.lower import lowering, squeeze_excite
 from engine.backends.cuda.lower.launched import Launched, kernels_of
 from engine.backends.cuda.lower.lowered import Step
@@ -25,7 +27,7 @@ from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import Plan
-from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host import compile_library, needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
 from tests.lanes import slow_except
 
@@ -218,6 +220,16 @@ def test_results_do_not_depend_on_the_shared_memory(
     with closing(host.compile(plan, batch=3)) as program:
         (got,) = program.forward(images)
     np.testing.assert_allclose(got, expected, atol=2e-6)
+
+
+@needs_gxx
+def test_pieces_may_have_more_floats_than_an_int_counts() -> None:
+    runner = 'extern "C" float* place(int piece, int hidden) { return piece_of(0, piece, hidden); }'
+    text = "\n".join(['#include "host.h"', compiler._joined(()), runner])
+    place = compile_library(text, ()).place
+    place.restype = ctypes.c_void_p
+    assert place(3, 7) == 3 * 8 * 4
+    assert place(1 << 20, 8191) == (1 << 20) * 8192 * 4
 
 
 @pytest.fixture(scope="module")

@@ -212,7 +212,7 @@ template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fix
                 reduce_over_block<THREADS>(total, wide, shares);
                 const int chunks = (packs + wide - 1) >> wide_bits;
                 const int piece = (group * parts + part) * chunks + (first_pack >> wide_bits);
-                float* to = squeezed + piece * ((hidden + 3) / 4 * 4);
+                float* to = piece_of(squeezed, piece, hidden);
                 const int own = min(wide, packs - first_pack);
                 if (is_kept) {
                     const real* held = reinterpret_cast<const real*>(kept_squeeze);

@@ -73,7 +73,7 @@ template <int V> DEVICE void average_parts_body(const real* src, float* sums, in
                     const int piece = (row * parts + part) * chunks + first_pack / wide;
                     const int own = (min(columns, channels - first) + PACK - 1) / PACK;
                     write_partial_products<AVERAGE_THREADS>(shares, own, squeeze + first, squeeze_pitch,
-                        hidden, sums + piece * ((hidden + 3) / 4 * 4));
+                        hidden, piece_of(sums, piece, hidden));
                 } else {
                     float* to = sums + (row * parts + part) * channels;
                     for (int i = threadIdx.x; i < columns && first + i < channels; i += AVERAGE_THREADS) {

@@ -25,6 +25,13 @@ template <int THREADS, int V> DEVICE void reduce_over_block(Pack<V> sums, int wi
     __syncthreads();
 }
 
+// Where the products of a piece begin, one for each of `hidden` rows of weights in whole fours. All pieces of
+// a large batch may have more floats than an int counts.
+DEVICE float* piece_of(float* products, int piece, int hidden)
+{
+    return products + (size_t)piece * ((hidden + 3) / 4 * 4);
+}
+
 // Multiplies a block's totals, of `packs` packs of channels, with the first weights of a squeeze-and-
 // excite block, whose rows are `pitch` values apart, and writes the products: whole fours of rows,
 // because they are read in fours.

@@ -10,6 +10,7 @@ import pytest
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import Choice, sm90_base, unfused
 from engine.backends.cuda.ops.target import Target
+from engine.errors import DeviceError
 from engine.plan import ops
 from engine.plan.ops import Constant, Tensor
 from engine.plan.shapes import Shape, Window
@@ -74,6 +75,18 @@ every_layer = pytest.mark.parametrize("name", LAYERS)
 @every_layer
 def test_the_choice_can_run_it(card: Target, name: str) -> None:
     assert conv.choose(card, LAYERS[name]) in conv.candidates(card, LAYERS[name])
+
+
+def test_what_no_algorithm_can_run_is_one_line() -> None:
+    op = replace(LAYERS["wide"], signed=True)  # signs are not multiplied as integers
+    target = replace(HOPPER, precision="float16", scales={op.src: 0.1})
+    assert not conv.candidates(target, op)
+    with pytest.raises(DeviceError) as caught:
+        conv.choose(target, op)
+    assert str(caught.value) == (
+        "cuda: a convolution of 256 x 52 x 52 to 512 x 52 x 52 in int8: "
+        "no algorithm can run it on this card. Try another precision"
+    )
 
 
 @every_card

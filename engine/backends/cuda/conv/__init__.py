@@ -13,6 +13,7 @@ from pkgutil import iter_modules
 from engine.backends.cuda.conv import kernel_args, unfused
 from engine.backends.cuda.conv.algorithm import Algorithm, KeepingConv2d, ScaledConv2d
 from engine.backends.cuda.ops.target import Choice, Target
+from engine.errors import DeviceError
 from engine.plan import ops
 
 __all__ = ["ALGORITHMS", "Algorithm", "Choice", "candidates", "choose", "signature"]
@@ -88,6 +89,11 @@ def rule_of_thumb(target: Target, op: ops.Conv2d) -> Choice:
     }
     if ranks:
         return Choice(min(ranks, key=ranks.__getitem__))
+    if not unfused.has_more(op):
+        raise DeviceError(
+            f"cuda: a convolution of {op.src.shape} to {op.out.shape} in {target.precision}: "
+            "no algorithm can run it on this card. Try another precision"
+        )
     return rule_of_thumb(*unfused.alone(target, op))._replace(unfused=True)
 
 

@@ -35,7 +35,9 @@ def plan_of(path: Path = TWO_HEADS, size: int | None = None) -> Plan:
 
 
 def side_steps(plan: Plan, target: Target) -> list[Step]:
-    return [step for step in lowering.lower(plan, target).steps if step.is_on_side_stream]
+    return [
+        step for step in lowering.place(lowering.fuse(plan, target)).steps if step.is_on_side_stream
+    ]
 
 
 def test_the_way_to_a_first_detection_layer_runs_beside_the_rest() -> None:
@@ -87,7 +89,7 @@ def test_what_reads_a_state_runs_before_the_state_is_stored_anew() -> None:
 def test_what_is_used_beside_shares_memory_with_nothing_that_is_used_later() -> None:
     """It may be read or written at any time until the end of the run."""
     plan = plan_of()
-    lowered = lowering.lower(plan, HOPPER)
+    lowered = lowering.place(lowering.fuse(plan, HOPPER))
     slices = lowered.layout.slices
 
     def place(tensor: Tensor) -> tuple[int, int]:

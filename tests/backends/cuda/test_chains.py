@@ -64,12 +64,12 @@ def joined(plan: Plan, target: Target = CARD) -> int:
 def test_a_pictures_map_goes_no_further_than_the_second_convolution() -> None:
     plan = plan_of()
     first, second, *others = plan.ops
-    lowered = lowering.lower(plan, CARD)
+    lowered = lowering.place(lowering.fuse(plan, CARD))
     chain, *same = lowered.plan.ops
     assert isinstance(chain, Chain)
     assert chain.links == (first, second)
     assert same == others
-    split = lowering.lower(plan, replace(CARD, algorithm="direct"))
+    split = lowering.place(lowering.fuse(plan, replace(CARD, algorithm="direct")))
     assert first.out in split.layout.slices
     assert first.out not in lowered.layout.slices
     assert fusion.split_chains(lowered.plan) == plan
@@ -77,7 +77,7 @@ def test_a_pictures_map_goes_no_further_than_the_second_convolution() -> None:
 
 def test_blocks_that_squeeze_follow_one_another() -> None:
     plan = plan_of(FIRST + SECOND + squeeze() + squeeze("mish", "relu") + REST)
-    lowered = lowering.lower(plan, CARD)
+    lowered = lowering.place(lowering.fuse(plan, CARD))
     opening, first, second, *others = lowered.plan.ops
     assert [str(step.choice) for step in lowered.steps if isinstance(step.op, Chain)] == [
         *("sm90_fused_stem", "sm90_fused_bottleneck", "sm90_fused_bottleneck")
@@ -89,7 +89,7 @@ def test_blocks_that_squeeze_follow_one_another() -> None:
 
 
 def test_what_is_read_and_what_is_written_share_no_memory() -> None:
-    lowered = lowering.lower(plan_of(layer(64) + squeeze() * 3 + REST), CARD)
+    lowered = lowering.place(lowering.fuse(plan_of(layer(64) + squeeze() * 3 + REST), CARD))
     slices = lowered.layout.slices
     for op in lowered.plan.ops:
         if isinstance(op, Chain):

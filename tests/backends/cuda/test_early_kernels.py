@@ -58,7 +58,7 @@ def plan() -> Plan:
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "float16"])
 def test_every_kernel_of_the_first_run_is_loaded_before(plan: Plan, precision: str) -> None:
-    lowered = lowering.lower(plan, Target(1, precision, (8, 6), 80))
+    lowered = lowering.place(lowering.fuse(plan, Target(1, precision, (8, 6), 80)))
     early: list[tuple[str, object, int]] = []
     context: Any = SimpleNamespace(kernels=lambda wanted: NotedKernels(wanted, early))
     _load_kernels(context, lowered)

@@ -159,7 +159,7 @@ def test_what_is_read_and_what_is_written_share_no_memory(channels: int, filters
     unfolded = plan_of(
         f"[convolutional]\nfilters={filters}\n[convolutional]\nfilters=8\n", channels=channels
     )
-    lowered = lowering.lower(unfolded, CARD)
+    lowered = lowering.place(lowering.fuse(unfolded, CARD))
     (op,) = (op for op in lowered.plan.ops if isinstance(op, ScaledConv2d))
     slices = lowered.layout.slices
     ends = {

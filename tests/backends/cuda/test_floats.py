@@ -253,7 +253,7 @@ def test_a_precision_of_cpus_is_told_where_it_is(plan_of: Any) -> None:
 
 
 def test_memory_holds_four_bytes_of_each_float(plan_of: Any) -> None:
-    lowered = lowering.lower(plan_of(DETECTOR), Target(2, "float16", (9, 0), 132))
+    lowered = lowering.place(lowering.fuse(plan_of(DETECTOR), Target(2, "float16", (9, 0), 132)))
     assert lowered.target.floats
     for step in lowered.steps:
         places = {

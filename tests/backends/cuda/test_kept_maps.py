@@ -49,7 +49,7 @@ def kinds(plan: Plan, target: Target = CARD) -> list[str]:
 
 def test_a_convolution_pools_a_map_that_is_read_elsewhere() -> None:
     plan = plan_of()
-    lowered = lowering.lower(plan, CARD)
+    lowered = lowering.place(lowering.fuse(plan, CARD))
     (op,) = (each for each in lowered.plan.ops if isinstance(each, KeepingConv2d))
     conv, pool = plan.ops[1:3]
     assert (op.kept, op.out) == (conv.out, pool.out)
@@ -73,7 +73,7 @@ def test_a_convolution_pools_a_map_that_is_read_elsewhere() -> None:
 def test_other_pools_stay_kernels_of_their_own(
     options: dict[str, Any], change: dict[str, Any]
 ) -> None:
-    lowered = lowering.lower(plan_of(**options), replace(CARD, **change))
+    lowered = lowering.place(lowering.fuse(plan_of(**options), replace(CARD, **change)))
     fused = [
         step.op
         for step in lowered.steps

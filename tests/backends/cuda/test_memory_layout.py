@@ -32,7 +32,7 @@ def test_pixels_of_a_picture_in_colours_begin_on_whole_words(
     channels: int, side: int, pitch: int
 ) -> None:
     plan = optimise(plan_of(Shape(channels, side, side)), CudaDevice.passes)
-    layout = lowering.lower(plan, Target(2, "float16", (9, 0), 132)).layout
+    layout = lowering.place(lowering.fuse(plan, Target(2, "float16", (9, 0), 132))).layout
     source, (out,) = layout.slices[plan.source], plan.outputs
     assert source.pitch == pitch
     assert layout.slices[out].pitch == channels
@@ -71,7 +71,7 @@ def test_what_a_detection_layer_puts_out_has_room_for_whole_eights(
         out = builder.emit(ops.Concat(builder.tensor(Shape(42, 5, 5)), parts))
     plan = optimise(builder.build((out,), (out,)), CudaDevice.passes)
     target = Target(2, "float16", (9, 0), 132)
-    lowered = lowering.lower(plan, target)
+    lowered = lowering.place(lowering.fuse(plan, target))
     op = next(op for op in plan.ops if isinstance(op, ops.Conv2d))
     assert op.yolo is not None
     assert lowered.layout.slices[op.out].pitch == pitch
@@ -80,9 +80,9 @@ def test_what_a_detection_layer_puts_out_has_room_for_whole_eights(
 
 def test_what_lies_between_pixels_counts() -> None:
     plan = plan_of(Shape(3, 1 << 14, 1 << 14))
-    assert lowering.lower(plan, Target(1, "float16", (9, 0), 132)).layout.size
+    assert lowering.place(lowering.fuse(plan, Target(1, "float16", (9, 0), 132))).layout.size
     with pytest.raises(InputError, match="batch: 2 makes a tensor of 2147483648 values"):
-        lowering.lower(plan, Target(2, "float16", (9, 0), 132))
+        lowering.place(lowering.fuse(plan, Target(2, "float16", (9, 0), 132)))
 
 
 def test_what_a_pool_reads_counts_though_it_may_never_be_stored() -> None:
@@ -93,16 +93,16 @@ def test_what_a_pool_reads_counts_though_it_may_never_be_stored() -> None:
     out = builder.emit(ops.MaxPool(pooled, grid, ops.Window((2, 2), (2, 2))))
     plan = optimise(builder.build((out,), (out,)), CudaDevice.passes)
     assert len(plan.ops) == 1
-    assert lowering.lower(plan, Target(100, "float16", (9, 0), 132)).layout.size
+    assert lowering.place(lowering.fuse(plan, Target(100, "float16", (9, 0), 132))).layout.size
     with pytest.raises(InputError, match="batch: 300 makes a tensor of 3322675200 values"):
-        lowering.lower(plan, Target(300, "float16", (9, 0), 132))
+        lowering.place(lowering.fuse(plan, Target(300, "float16", (9, 0), 132)))
 
 
 def test_kernels_may_count_a_stride_too_far() -> None:
     plan = plan_of(Shape(1, 1024, 1024))
-    assert lowering.lower(plan, Target(2044, "float32", (9, 0), 132)).layout.size
+    assert lowering.place(lowering.fuse(plan, Target(2044, "float32", (9, 0), 132))).layout.size
     with pytest.raises(InputError, match="batch: 2047 makes"):
-        lowering.lower(plan, Target(2047, "float32", (9, 0), 132))
+        lowering.place(lowering.fuse(plan, Target(2047, "float32", (9, 0), 132)))
 
 
 @needs_gxx
@@ -130,7 +130,7 @@ def test_each_op_knows_where_the_next_weights_begin() -> None:
         made = builder.emit(ops.Conv2d(builder.tensor(Shape(filters, 4, 4)), made, weight))
         made = builder.emit(ops.Activate(builder.tensor(made.shape), made, "leaky"))
     plan = builder.build((made,), (made,))
-    lowered = lowering.lower(plan, Target(1, "float32", (7, 0), 4))
+    lowered = lowering.place(lowering.fuse(plan, Target(1, "float32", (7, 0), 4)))
     weights = lay_out_weights(lowered)
     found = next_weights(lowered.steps, weights, 1 << 20)
     expected = (1 << 20) + weights.offsets[plan.ops[2], "weight"], 8 * 16 * 4

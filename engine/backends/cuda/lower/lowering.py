@@ -100,12 +100,6 @@ PLACEMENT: tuple[Pass, ...] = (
     assign_streams,
     lay_out_memory,  # always last: it must know every step and its stream
 )
-LOWERING = FUSION + PLACEMENT
-
-
-def lower(plan: Plan, target: Target) -> Lowered:
-    """Run every pass."""
-    return _run(LOWERING, Lowered(plan, target))
 
 
 def fuse(plan: Plan, target: Target) -> Lowered:

@@ -20,8 +20,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from engine.backends.cuda.conv.algorithm import ScaledConv2d
-from engine.backends.cuda.lower.fusion import split_chains
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -34,7 +32,7 @@ _TAIL = (ops.Activate, ops.AveragePool, ops.RegionOutput, ops.Reshape, ops.Softm
 
 def choose_precision(lowered: Lowered) -> Lowered:
     """Record the tensors that stay float32; a program of nothing else becomes a float32 program."""
-    plan, precision = split_chains(lowered.plan), lowered.target.precision
+    plan, precision = lowered.plan, lowered.target.precision
     kept = floats(plan, precision) - lowered.target.scales.keys()
     if kept.issuperset(plan.tensors):  # then it runs by the same algorithms as a float32 program
         precision, kept = "float32", frozenset()
@@ -121,8 +119,6 @@ def _is_mixing(op: Op) -> bool:
 def _alike(op: Op) -> list[tuple[Tensor, ...]]:
     if not _is_mixing(op):
         return [(op.out, *op.reads)]
-    if isinstance(op, ScaledConv2d):
-        return [(op.src, op.factor), (op.out, op.residual or op.out)]
     if isinstance(op, ops.Conv2d) and op.residual is not None:
         return [(op.src,), (op.out, op.residual)]
     return [(tensor,) for tensor in (op.out, *op.reads)]

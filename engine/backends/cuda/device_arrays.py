@@ -16,7 +16,7 @@ from engine.arrays import Array
 from engine.backends.base import Device, Program
 from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.driver import library
+from engine.backends.cuda.driver import pycuda_loader
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.errors import InputError, suggest
 from engine.plan.build import Plan
@@ -108,7 +108,7 @@ def compile_one(device: Device, plan: Plan, rows: int, algorithm: str | None) ->
 def card_of(pointer: int) -> int:
     """Return the number of the card that owns this memory."""
     number = ctypes.c_int()
-    status = library.load(library.DRIVER).cuPointerGetAttribute(
+    status = pycuda_loader.libcuda().cuPointerGetAttribute(
         ctypes.byref(number), _DEVICE_ORDINAL, ctypes.c_ulonglong(pointer)
     )
     if status != 0:

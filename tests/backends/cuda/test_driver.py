@@ -41,9 +41,7 @@ class FakeDriver(SimpleNamespace):
 def machine(monkeypatch):
     """Returns a function that installs a pycuda.driver, None for no PyCUDA at all."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(
-        pycuda_loader.library, "load", lambda wanted: SimpleNamespace(cuInit=lambda flags: 0)
-    )
+    monkeypatch.setattr(pycuda_loader, "libcuda", lambda: SimpleNamespace(cuInit=lambda flags: 0))
     pycuda_loader.load.cache_clear()
 
     def install(module):
@@ -151,7 +149,7 @@ def test_a_context_that_was_made_early_is_given_back(monkeypatch, failing):
         def __getattr__(self, name):
             return lambda *arguments: noted.append(name) or int(name == failing)
 
-    monkeypatch.setattr(pycuda_loader, "_libcuda", Library)
+    monkeypatch.setattr(pycuda_loader, "libcuda", Library)
     with pycuda_loader.primary_context(0):
         noted.append("used")
     kept = [] if failing else ["cuDevicePrimaryCtxRelease_v2"]
@@ -175,7 +173,7 @@ def test_devices_that_are_about_to_be_opened_wake_up_meanwhile(monkeypatch, argu
                 is_awake.set()
             return 0
 
-    monkeypatch.setattr(pycuda_loader, "_libcuda", Library)
+    monkeypatch.setattr(pycuda_loader, "libcuda", Library)
     with cuda.warm_up(argument):
         assert is_awake.wait(5)
         assert "cuDevicePrimaryCtxRelease_v2" not in dict(noted)
@@ -187,6 +185,6 @@ def test_a_device_that_does_not_wake_up_keeps_nobody_from_being_told(monkeypatch
     def refuse():
         raise DeviceError("no driver")
 
-    monkeypatch.setattr(pycuda_loader, "_libcuda", refuse)
+    monkeypatch.setattr(pycuda_loader, "libcuda", refuse)
     with pytest.raises(InputError, match="of the caller"), cuda.warm_up("0"):
         raise InputError("of the caller")

@@ -41,8 +41,7 @@ def card(monkeypatch):
         made = {name: Function(name, noted, statuses.get(name, 0)) for name in NAMES}
         library = SimpleNamespace(**made, cuGetErrorString=error_string)
         monkeypatch.setattr(driver_api, "libcuda", lambda: library)
-        monkeypatch.setattr(driver_api.library, "load", lambda wanted: library)
-        monkeypatch.setattr(pycuda_loader, "_libcuda", lambda: library)
+        monkeypatch.setattr(pycuda_loader, "libcuda", lambda: library)
         return DriverApi("cuda:3", 7), noted
 
     return open_with

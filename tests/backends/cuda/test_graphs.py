@@ -36,9 +36,8 @@ class FakeLibcuda:
 def libcuda(monkeypatch):
     def install(**options):
         fake = FakeLibcuda(**options)
-        monkeypatch.setattr(graphs, "_libcuda", lambda: fake)
         monkeypatch.setattr(graphs.driver_api, "libcuda", lambda: fake)
-        monkeypatch.setattr(graphs.pycuda_loader, "_libcuda", lambda: fake)
+        monkeypatch.setattr(graphs.pycuda_loader, "libcuda", lambda: fake)
         return fake
 
     return install

@@ -12,7 +12,6 @@ from functools import lru_cache, partial
 from typing import Any
 
 from engine.backends.cuda.driver import library, pycuda_loader
-from engine.errors import DeviceError
 
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
@@ -57,10 +56,11 @@ class DriverApi:
     """
 
     def __init__(self, name: str, context: int) -> None:
-        cuda, slow = libcuda(), library.declare(library.load(library.DRIVER), _RELEASING)
+        cuda, slow = libcuda(), library.declare(pycuda_loader.libcuda(), _RELEASING)
         self._query = cuda.cuEventQuery
-        self._fail = partial(_fail, name)
-        checked, waiting = partial(_checked, cuda, self._fail), partial(_checked, slow, self._fail)
+        self._check = partial(pycuda_loader.check, device=name)
+        checked = partial(_checked, cuda, self._check)
+        waiting = partial(_checked, slow, self._check)
         self.enter = checked("cuCtxPushCurrent_v2", context)  # on this thread's stack of contexts
         self.leave = checked("cuCtxPopCurrent_v2", ctypes.byref(_p()))
         self.free_stream = checked("cuStreamDestroy_v2")
@@ -89,7 +89,7 @@ class DriverApi:
     def is_done(self, event: int) -> bool:
         status: int = self._query(event)
         if status not in (0, _NOT_READY):
-            self._fail("cuEventQuery", status)
+            self._check("cuEventQuery", status)
         return status == 0
 
     def is_page_locked(self, pointer: int) -> bool:
@@ -111,14 +111,14 @@ class DriverApi:
 
 
 def _checked(
-    cuda: ctypes.CDLL, fail: Callable[[str, int], None], name: str, *first: Any
+    cuda: ctypes.CDLL, check: Callable[[str, int], None], name: str, *first: Any
 ) -> Callable[..., None]:
     """Return a function of the driver that raises its errors, with its first arguments bound."""
     function, shown = getattr(cuda, name), name.removesuffix("_v2")
 
     def call(*arguments: Any) -> None:
         if status := function(*first, *arguments):
-            fail(shown, status)
+            check(shown, status)
 
     return call
 
@@ -128,8 +128,3 @@ def _made(create: Callable[..., None], flags: int) -> int:
     create(ctypes.byref(made), flags)
     assert made.value is not None
     return made.value
-
-
-def _fail(device: str, name: str, status: int) -> None:
-    reason = pycuda_loader.status_text(status)
-    raise DeviceError(f"{device}: {name}: {reason}{pycuda_loader.hint(reason)}")

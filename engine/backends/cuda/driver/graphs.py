@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
-from engine.backends.cuda.driver import driver_api, library, pycuda_loader
+from engine.backends.cuda.driver import driver_api, pycuda_loader
+from engine.backends.cuda.driver.pycuda_loader import call
 from engine.concurrency import fork_safety
 
 # Relaxed, because the garbage collector may free any device memory during the capture.
 _RELAXED = 2
-_ARGUMENTS = {
-    "cuStreamBeginCapture_v2": (ctypes.c_void_p, ctypes.c_int),
-    "cuStreamEndCapture": (ctypes.c_void_p, ctypes.c_void_p),
-    "cuGraphInstantiateWithFlags": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ulonglong),
-    "cuGraphDestroy": (ctypes.c_void_p,),
-    "cuGraphExecDestroy": (ctypes.c_void_p,),
-}
 
 
 class Graph:
@@ -35,7 +29,7 @@ class Graph:
 
     def close(self) -> None:
         if self._executable:
-            _call("cuGraphExecDestroy", self._executable)
+            call("cuGraphExecDestroy", ctypes.c_void_p(self._executable))
             self._executable = 0
 
 
@@ -52,30 +46,22 @@ def synchronize(driver: Any) -> None:
 
 def record(stream: int, enqueue: Callable[[], None]) -> Graph:
     """Capture what `enqueue` enqueues, without running it, as a graph."""
-    graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
+    graph, executable, on = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(stream)
     with _capture_lock:
-        _call("cuStreamBeginCapture_v2", stream, _RELAXED)
+        call("cuStreamBeginCapture_v2", on, _RELAXED)
         try:
             enqueue()
         except BaseException:
             # End the capture in any case; the original error is raised.
-            _libcuda().cuStreamEndCapture(stream, ctypes.byref(graph))
+            pycuda_loader.libcuda().cuStreamEndCapture(on, ctypes.byref(graph))
             if graph:
-                _libcuda().cuGraphDestroy(graph)
+                pycuda_loader.libcuda().cuGraphDestroy(graph)
             raise
-        _call("cuStreamEndCapture", stream, ctypes.byref(graph))
+        call("cuStreamEndCapture", on, ctypes.byref(graph))
         try:
-            _call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0)
+            made = ctypes.byref(executable)
+            call("cuGraphInstantiateWithFlags", made, graph, ctypes.c_ulonglong(0))
         finally:
-            _call("cuGraphDestroy", graph)
+            call("cuGraphDestroy", graph)
     assert executable.value
     return Graph(executable.value, stream)
-
-
-@lru_cache(maxsize=1)
-def _libcuda() -> ctypes.CDLL:
-    return library.declare(library.load(library.DRIVER), _ARGUMENTS)
-
-
-def _call(name: str, *arguments: object) -> None:
-    pycuda_loader.check(name, getattr(_libcuda(), name)(*arguments))

@@ -9,11 +9,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from engine.backends.cuda.driver import library
-from engine.backends.cuda.driver.pycuda_loader import check
+from engine.backends.cuda.driver.pycuda_loader import call
 
 _CLUSTER, _EARLY_START = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
 _GRANTED_SHARED = 32 << 10  # dynamic bytes without a request: 48 KiB less a kernel's static ones
@@ -44,37 +42,30 @@ class _Configuration(ctypes.Structure):
     )
 
 
-@lru_cache(maxsize=1)
-def _driver() -> ctypes.CDLL:
-    return library.load(library.DRIVER)
-
-
 class Module:
     """A loaded cubin; its context must be current."""
 
     def __init__(self, image: bytes) -> None:
         self._handle = ctypes.c_void_p()
-        status = _driver().cuModuleLoadData(ctypes.byref(self._handle), image)
-        check("cuModuleLoadData", status)
+        call("cuModuleLoadData", ctypes.byref(self._handle), image)
         self._limits: dict[str, int] = {}
 
     def function(self, name: str, *, shared: int = 0) -> Function:
         """Return a kernel that may use `shared` bytes of dynamic shared memory."""
         found = ctypes.c_void_p()
-        status = _driver().cuModuleGetFunction(ctypes.byref(found), self._handle, name.encode())
-        check("cuModuleGetFunction", status)
+        call("cuModuleGetFunction", ctypes.byref(found), self._handle, name.encode())
         # The limit belongs to the kernel, not to a launch, so it only grows. Static shared memory
         # counts against the bytes that need no request.
         limit = max(shared, self._limits.get(name, _GRANTED_SHARED))
         if limit > self._limits.get(name, _GRANTED_SHARED):
             self._limits[name] = limit
-            check("cuFuncSetAttribute", _driver().cuFuncSetAttribute(found, _DYNAMIC_SHARED, limit))
+            call("cuFuncSetAttribute", found, _DYNAMIC_SHARED, limit)
         assert found.value is not None
         return Function(found.value, shared)
 
     def close(self) -> None:
         if self._handle:
-            check("cuModuleUnload", _driver().cuModuleUnload(self._handle))
+            call("cuModuleUnload", self._handle)
             self._handle = ctypes.c_void_p()
 
 
@@ -111,10 +102,8 @@ class Function:
             grid, (threads, 1, 1), self.shared, stream, attributes, count
         )
         places = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
-        status = _driver().cuLaunchKernelEx(
-            ctypes.byref(configuration), ctypes.c_void_p(self.handle), places, None
-        )
-        check("cuLaunchKernelEx", status)
+        kernel = ctypes.c_void_p(self.handle)
+        call("cuLaunchKernelEx", ctypes.byref(configuration), kernel, places, None)
 
 
 class TensorMap(ctypes.Structure):
@@ -167,7 +156,8 @@ def _encoded(
     buffer = (ctypes.c_char * (_MAP_BYTES + 64))()
     made = TensorMap.from_buffer(buffer, -ctypes.addressof(buffer) % 64)  # ctypes aligns to 16
     row = w.pitch * w.value_bytes
-    status = getattr(_driver(), function)(
+    call(
+        function,
         ctypes.byref(made),
         *(ctypes.c_int(w.kind), ctypes.c_uint(4), ctypes.c_void_p(w.pointer)),
         (ctypes.c_uint64 * 4)(w.channels, w.width, w.height, w.rows),
@@ -176,5 +166,4 @@ def _encoded(
         (ctypes.c_uint * 4)(1, stride[1], stride[0], 1),
         *(0, _SWIZZLES[channels * w.value_bytes], _PROMOTE_TO_256, 0),
     )
-    check(function, status)
     return made

@@ -19,10 +19,17 @@ _LAST_WORDS = ("illegal", "unspecified launch failure", "misaligned", "assert", 
 
 
 @lru_cache(maxsize=1)
+def libcuda() -> ctypes.CDLL:
+    """Return the driver's library; its functions release the GIL."""
+    return library.load(library.DRIVER)
+
+
+@lru_cache(maxsize=1)
 def load() -> Any:
     """Return `pycuda.driver`, initialised, without creating a context."""
-    cuda = library.load(library.DRIVER)  # so that PyCUDA finds the loaded library by its name
-    cuda.cuInit(0)  # slow, and PyCUDA would hold the GIL; it reports errors below
+    # So that PyCUDA finds the loaded library by its name. This is slow, and PyCUDA would hold the
+    # GIL; it reports errors below.
+    libcuda().cuInit(0)
     try:
         driver = importlib.import_module("pycuda.driver")
     except ModuleNotFoundError as error:
@@ -62,7 +69,7 @@ def check_version(cublas_version: str) -> None:
 @contextmanager
 def primary_context(index: int) -> Iterator[None]:
     """Retain a device's primary context; creating it is slow but does not hold the GIL."""
-    cuda, device, context = _libcuda(), ctypes.c_int(), ctypes.c_void_p()
+    cuda, device, context = libcuda(), ctypes.c_int(), ctypes.c_void_p()
     is_retained = (
         cuda.cuDeviceGet(ctypes.byref(device), index) == 0
         and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
@@ -77,7 +84,7 @@ def primary_context(index: int) -> Iterator[None]:
 def hold_primary_contexts(indices: Iterable[int] | None, is_over: Event) -> None:
     """Retain the primary contexts of devices, or of all, until `is_over` is set."""
     with ExitStack() as stack, suppress(DeviceError):  # opening a device reports its errors
-        cuda, count = _libcuda(), ctypes.c_int()
+        cuda, count = libcuda(), ctypes.c_int()
         cuda.cuInit(0)
         if indices is None:
             cuda.cuDeviceGetCount(ctypes.byref(count))
@@ -105,38 +112,34 @@ def translate_errors(name: str) -> Iterator[None]:
         ) from None
     except driver.Error as error:
         reason = _reason(error)
-        raise DeviceError(f"{name}: {reason}{hint(reason)}") from error
+        raise DeviceError(f"{name}: {reason}{_hint(reason)}") from error
 
 
-def hint(reason: str) -> str:
+def _hint(reason: str) -> str:
     """Return a hint if the error is one that a process cannot recover from."""
     return ". Start a new process" if any(word in reason for word in _LAST_WORDS) else ""
 
 
-def status_text(status: int) -> str:
-    """Return the driver's description of a status."""
-    text = ctypes.c_char_p()
-    _libcuda().cuGetErrorString(status, ctypes.byref(text))
-    return text.value.decode() if text.value else f"status {status}"
-
-
-def check(name: str, status: int) -> None:
+def check(name: str, status: int, device: str = "cuda") -> None:
     """Raise a DeviceError if the driver call `name` returned an error."""
     if status != 0:
-        raise DeviceError(f"cuda: {name}: {status_text(status)}")
+        text = ctypes.c_char_p()
+        libcuda().cuGetErrorString(status, ctypes.byref(text))
+        reason = text.value.decode() if text.value else f"status {status}"
+        raise DeviceError(f"{device}: {name}: {reason}{_hint(reason)}")
+
+
+def call(name: str, *arguments: object) -> None:
+    """Call a function of the driver, with ctypes values where they are no int; check its status."""
+    check(name, getattr(libcuda(), name)(*arguments))
 
 
 def current_handle() -> int:
     """Return the context that is current on this thread."""
     handle = ctypes.c_void_p()
-    check("cuCtxGetCurrent", _libcuda().cuCtxGetCurrent(ctypes.byref(handle)))
+    call("cuCtxGetCurrent", ctypes.byref(handle))
     assert handle.value is not None
     return handle.value
-
-
-@lru_cache(maxsize=1)
-def _libcuda() -> ctypes.CDLL:
-    return library.load(library.DRIVER)
 
 
 def gib(size: int) -> str:

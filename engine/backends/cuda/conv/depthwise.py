@@ -52,7 +52,7 @@ class Depthwise(Algorithm):
         So a picture's results do not depend on what else is in its batch.
         """
         tensors = {op.src, op.out, *([op.residual] if op.residual else [])}
-        values = 16 // target.value_bytes
+        values = target.pack
         if not _is_fixed(op) or tensors & target.misaligned or op.out.shape.channels % values:
             return None
         rows = target.rows(op.out)
@@ -73,9 +73,9 @@ class Depthwise(Algorithm):
             return
         out = op.out.shape
         runs = gpu.rows(op.out) * out.height * -(-out.width // _RUN)
-        items = runs * out.channels // (16 // gpu.target.value_bytes if packs else 1)
+        items = runs * out.channels // (gpu.target.pack if packs else 1)
         kernel = "depthwise_packed" if packs else "depthwise"
-        gpu.launch(kernel, items, **kernel_args.arguments(kernel, gpu, op, channels=out.channels))
+        kernel_args.launch(gpu, kernel, op, items, channels=out.channels)
 
 
 def _is_fixed(op: ops.Conv2d) -> bool:
@@ -107,7 +107,7 @@ def _enqueue_fixed(gpu: Gpu, op: ops.Conv2d) -> None:
     """With partial sums each row has blocks of its own, otherwise all rows share them."""
     rows, multiprocessors = gpu.rows(op.out), gpu.target.multiprocessors
     channels = op.out.shape.channels
-    packs = channels // (16 // gpu.target.value_bytes)
+    packs = channels // gpu.target.pack
     sums = gpu.annotations.partial_sums
     if sums is not None:
         launch = _launch(op, gpu.target.rows(op.out), packs, multiprocessors)

@@ -32,9 +32,7 @@ class Direct(_PlainLoops):
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         floats = gpu.target.floats
         kind = "_from_floats" if op.src in floats else "_to_floats" if op.out in floats else ""
-        kernel = f"direct{kind}"
-        items = gpu.pixels(op.out) * op.out.shape.channels
-        gpu.launch(kernel, items, **kernel_args.arguments(kernel, gpu, op))
+        kernel_args.launch(gpu, f"direct{kind}", op)
 
 
 _CHANNELS, _FILTERS = 4, 8  # TILED_CHANNELS, TILED_FILTERS of the kernel

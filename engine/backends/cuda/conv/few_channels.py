@@ -21,13 +21,12 @@ from engine.backends.cuda.conv.tensor_cores import COMMON
 from engine.backends.cuda.driver import tiles
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
-from engine.backends.cuda.ops.target import most_shared_bytes
+from engine.backends.cuda.ops.target import COLOURS, most_shared_bytes
 from engine.plan import ops
 
 _COLUMNS = (16, 32, 64, 96)
 _MOST_DEPTH = 192  # values of a window
 _MOST_GATHERS = 2  # times that a window is gathered before a wider kernel is better
-_COLOURS = 3  # channels of a picture, whose pixels have the pitch of four; see memory_layout.py
 _WARPS = 4
 _PIECE_BYTES = 8  # of k, of which a step has four
 _PIECES_OF_STEP = 4
@@ -127,15 +126,11 @@ class FewChannels(Algorithm):
             kernel_x=op.kernel[1],
             columns=self.columns,
             most_shared=most_shared_bytes(target.capability),
-            mode=tensor_cores.mode_of(target, op),
-            out_bytes=target.bytes_of(op.out),
-            pool_area=kernel_args.pool_area(op),
-            yolo=kernel_args.yolo_mode(op),
-            is_scaled=isinstance(op, ScaledConv2d),
             has_residual=op.residual is not None,
             kinds=kernel_args.kinds(op),
+            **tensor_cores.tile_fields(target, op),
         )
-        return replace(tile, is_wide=channels == _COLOURS or channels % tile.piece == 0)
+        return replace(tile, is_wide=channels == COLOURS or channels % tile.piece == 0)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         if not tensor_cores.has_tensor_cores(target, op) or op.signed or op.groups > 1:
@@ -162,15 +157,12 @@ class FewChannels(Algorithm):
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile, blocks_n = self.tile(gpu.target, op), self._blocks_n(op)
-        factor = op.factor if isinstance(op, ScaledConv2d) else None
         is_wide = gpu[op.src] % _PIECE_BYTES == 0 and gpu.pitch(op.src) % tile.piece == 0
         tile = replace(tile, is_wide=is_wide)
         arguments = Args.of(
             kernel_args.known(gpu, op),
             output=kernel_args.output(gpu, op, filters=op.out.shape.channels),
-            factor=gpu[factor] if factor else 0,
             lines=blocks_n * self.columns,
-            factor_pitch=gpu.pitch(factor) if factor else 0,
             by_out_h=Divisor.by(op.out.shape.height),
             by_out_w=Divisor.by(op.out.shape.width),
         )

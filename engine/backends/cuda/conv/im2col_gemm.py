@@ -116,7 +116,7 @@ def _run_of_pixels(target: Target, op: ops.Conv2d) -> int:
 def _im2col(gpu: Gpu, op: ops.Conv2d, first: int, pixels: int) -> None:
     """Enqueue writing the windows of pixels first .. first + pixels into the workspace."""
     channels, taps = op.weight.shape[1], op.kernel[0] * op.kernel[1]
-    values = 16 // gpu.target.value_bytes
+    values = gpu.target.pack
     windows = op.groups * pixels * channels
     if gpu.packs(op.src) and channels % values == 0:
         kernel, items = "im2col_elements_packed", windows * taps // values
@@ -124,8 +124,7 @@ def _im2col(gpu: Gpu, op: ops.Conv2d, first: int, pixels: int) -> None:
         kernel, items = "im2col_windows", windows
     else:
         kernel, items = "im2col_elements", windows * taps
-    own = {"col": gpu.workspace, "first": first, "pixels": pixels}
-    gpu.launch(kernel, items, **kernel_args.arguments(kernel, gpu, op, **own))
+    kernel_args.launch(gpu, kernel, op, items, col=gpu.workspace, first=first, pixels=pixels)
 
 
 _THREADS = 128  # DOT_THREADS of the kernel
@@ -141,7 +140,7 @@ class Dot(_Gemm):
         return op.is_pointwise and op.groups == 1 and not op.signed and pixels <= _MOST_PIXELS
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
-        blocks = gpu.pixels(op.out) * op.out.shape.channels
+        blocks = gpu.values(op.out)
         is_float = gpu.target.bytes_of(op.out) == 4
         arguments = kernel_args.arguments("dot", gpu, op, has_floats=int(is_float))
         gpu.launch_grid("dot", (blocks, 1, 1), _THREADS, **arguments)

@@ -158,11 +158,7 @@ class ImplicitGemm(Algorithm):
         tile = MmaTile.of(
             self,
             depth=_bundles(target, op).depth,
-            mode=tensor_cores.mode_of(target, op),
-            out_bytes=target.bytes_of(op.out),
-            pool_area=kernel_args.pool_area(op),
-            yolo=kernel_args.yolo_mode(op),
-            is_scaled=isinstance(op, ScaledConv2d),
+            **tensor_cores.tile_fields(target, op),
         )
         return tile if target.capability >= AMPERE else replace(tile, stages=2)  # copies in step
 
@@ -190,13 +186,11 @@ class ImplicitGemm(Algorithm):
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile, each = self.tile(gpu.target, op), _bundles(gpu.target, op)
         tiles_n = self._tiles_n(gpu.target, op)
-        factor = op.factor if isinstance(op, ScaledConv2d) else None
         taps, next_channel = divmod(tile.depth, each.channels)
         next_y, next_x = divmod(taps, op.kernel[1])
         arguments = Args.of(
             kernel_args.known(gpu, op),
             output=kernel_args.output(gpu, op, filters=each.filters),
-            factor=gpu[factor] if factor else 0,
             parts=gpu.workspace,
             arrivals=gpu.array(op, "arrivals"),
             groups=each.count,
@@ -209,7 +203,6 @@ class ImplicitGemm(Algorithm):
             split=self.split,
             tiles_n=tiles_n,
             area=op.src.shape.area,
-            factor_pitch=gpu.pitch(factor) if factor else 0,
         )
         tiles_m = -(-gpu.pixels(op.out) * tile.pool_area // tile.rows)
         tensor_cores.launch(gpu, tile, tiles_m * tiles_n * each.count * self.split, arguments)

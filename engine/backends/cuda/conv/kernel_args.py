@@ -61,6 +61,8 @@ def struct(file: str, name: str, **nested: type[KernelArgs]) -> type[KernelArgs]
 def known(gpu: Gpu, op: ops.Conv2d) -> dict[str, float]:
     """Return the values of the names that mean the same in most kernels."""
     (kind, last), (top, left, _, _) = kinds(op), op.padding
+    residual, residual_pitch = _place(gpu, op.residual)
+    factor, factor_pitch = _place(gpu, getattr(op, "factor", None))
     entries, box, _, scale = op.yolo.numbers if op.yolo else (0, 0, 0, 0.0)
     scales = gpu.target.scales
     return {
@@ -68,11 +70,13 @@ def known(gpu: Gpu, op: ops.Conv2d) -> dict[str, float]:
         "input": gpu[op.src],
         "weight": gpu.array(op, "weight"),
         "bias": gpu.array(op, "bias"),
-        "residual": gpu[op.residual] if op.residual else 0,
+        "residual": residual,
+        "residual_pitch": residual_pitch,
+        "factor": factor,
+        "factor_pitch": factor_pitch,
         "groups": op.groups,
         "channels": op.weight.shape[1],
         "filters": filters_of_group(op),
-        "residual_pitch": gpu.pitch(op.residual) if op.residual else 0,
         **dict(zip(("kernel_y", "kernel_x"), op.kernel, strict=True)),
         **dict(zip(("taps_y", "taps_x"), op.kernel, strict=True)),
         **dict(zip(("stride_y", "stride_x"), op.stride, strict=True)),
@@ -91,10 +95,20 @@ def known(gpu: Gpu, op: ops.Conv2d) -> dict[str, float]:
     }
 
 
+def _place(gpu: Gpu, tensor: ops.Tensor | None) -> tuple[int, int]:
+    return (gpu[tensor], gpu.pitch(tensor)) if tensor else (0, 0)
+
+
 def arguments(kernel: str, gpu: Gpu, op: ops.Conv2d, **own: Any) -> dict[str, Any]:
     """Return the arguments of a kernel: the known ones, and `own` before them."""
     values = known(gpu, op)
     return {name: values[name] for name in compiler.parameters(kernel) if name in values} | own
+
+
+def launch(gpu: Gpu, kernel: str, op: ops.Conv2d, items: int | None = None, /, **own: Any) -> None:
+    """Enqueue a kernel over work items, by default the values of the output; see `arguments`."""
+    items = gpu.values(op.out) if items is None else items
+    gpu.launch(kernel, items, **arguments(kernel, gpu, op, **own))
 
 
 def depth(op: ops.Conv2d) -> int:
@@ -131,8 +145,8 @@ def finish(gpu: Gpu, op: ops.Conv2d) -> None:
     storing = gpu.storing(op.out)
     packs = storing.packs(*((op.out,) if op.residual is None else (op.out, op.residual)))
     kernel = "bias_activate_packed" if packs else "bias_activate"
-    items = gpu.pixels(op.out) * channels // (16 // storing.target.value_bytes if packs else 1)
-    storing.launch(kernel, items, **arguments(kernel, gpu, op, **sums))
+    items = gpu.values(op.out) // (storing.target.pack if packs else 1)
+    launch(storing, kernel, op, items, **sums)
 
 
 CORNER_PADDING = 8  # floats, as in the header

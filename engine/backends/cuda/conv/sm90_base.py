@@ -37,6 +37,8 @@ SM_SHARED = 228 << 10  # bytes of an SM
 BLOCK_RESERVED = 1 << 10  # of them, reserved by the system for each block
 ALIGNMENT = 1 << 10  # of swizzled stages
 BARRIERS = 16  # bytes of the two mbarriers of a stage
+# Of kernels whose teams take turns, by mode: products, bytes and epilogue results per cycle.
+TURN_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6), 4: (2900, 38, 6)}
 
 _CHUNK = 16  # bytes that swizzling moves together
 _CHUNKS_OF_BANKS = 8  # chunks in one row of all banks of shared memory

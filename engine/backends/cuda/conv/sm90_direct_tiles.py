@@ -23,8 +23,6 @@ _LEAST_USED = 0.75  # of the pixels in those squares
 _MOST_TAPS = 5  # in each direction
 _MOST_TILES = 4  # for all filters
 _START = 8000  # cycles to start a block and load its weights
-# By mode: products, bytes and epilogue results per cycle.
-_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6), 4: (2900, 38, 6)}
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ class DirectTiles(Sm90Algorithm):
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """On the scale of the estimates of sm90_splitk.py."""
         tile = self.tile(target, op)
-        rate, width, finish = _COSTS[tile.mode]
+        rate, width, finish = sm90_base.TURN_COSTS[tile.mode]
         area = tile.rows * tile.columns
         products = prod(tile.taps) * tile.slices * area * tile.depth / rate
         taking_turns = tile.teams * tile.blocks

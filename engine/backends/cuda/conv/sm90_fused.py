@@ -19,7 +19,7 @@ from engine.backends.cuda.driver import launch
 from engine.backends.cuda.driver.launch import TensorMap
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu
-from engine.backends.cuda.ops.target import Choice, Target
+from engine.backends.cuda.ops.target import COLOUR_PITCH, Choice, Target
 from engine.plan import ops
 
 _WIDTH = 8  # pixels of a line of a block
@@ -31,7 +31,6 @@ _TAPS = (3, 3)
 _STEM_HEIGHT = 15  # lines of a block
 _STEM_TEAMS = 4
 _STEM_TEAM_BYTES = (4 * 9 << 10) + (5 << 10)  # four patches of the map between, and their input
-_PITCH = 4  # values of a pixel of the picture
 
 _HEIGHT = 16  # lines of a block of a bottleneck
 _TEAMS = 3
@@ -199,7 +198,7 @@ class FusedStem(FusedPair):
     def _first_arguments(
         self, gpu: Gpu, chain: ops.Chain, tile: FusedTile
     ) -> tuple[KernelArgs, ...]:
-        assert gpu.pitch(chain.src) == _PITCH, "only pictures in colour; see memory_layout.py"
+        assert gpu.pitch(chain.src) == COLOUR_PITCH, "only pictures in colour"
         first = StemArgs(
             bias=gpu.array(chain, "first_bias"),
             weight=gpu.array(chain, "first_weight"),

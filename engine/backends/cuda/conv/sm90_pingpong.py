@@ -19,8 +19,6 @@ from engine.plan import ops
 
 _LEAST_TURNS = 1.5  # tiles for each block: with fewer, a persistent kernel gains nothing
 _START = 6000  # cycles to start a block
-# By mode: products, bytes and epilogue results per cycle.
-_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6), 4: (2900, 38, 6)}
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class PersistentGemm(Sm90Algorithm):
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """On the scale of the estimates of sm90_splitk.py."""
         tile = self.tile(target, op)
-        rate, width, finish = _COSTS[tile.mode]
+        rate, width, finish = sm90_base.TURN_COSTS[tile.mode]
         steps = op.kernel[0] * op.kernel[1] * -(-op.src.shape.channels // tile.depth)
         area = tile.rows * tile.columns
         products = steps * max(area * tile.depth / rate, tile.stage_bytes / width)

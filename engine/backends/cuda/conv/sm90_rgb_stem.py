@@ -20,10 +20,9 @@ from engine.backends.cuda.conv.tensor_cores import COMMON, EIGHT, HOPPER
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
-from engine.backends.cuda.ops.target import most_shared_bytes
+from engine.backends.cuda.ops.target import COLOUR_PITCH, COLOURS, most_shared_bytes
 from engine.plan import ops
 
-_COLOURS, _PITCH = 3, 4  # channels of a picture, and values from one pixel to the next
 _ROW_PIXELS = 2  # from one row of a product to the next
 _WINDOWS = 64  # rows of a product
 _STEP_PIXELS = 4  # of a line, multiplied at once
@@ -123,7 +122,7 @@ class RgbStem(Algorithm):
             return False
         if target.bytes_of(op.out) > 2:
             return False
-        if op.src.shape.channels != _COLOURS or op.groups > 1 or op.signed:
+        if op.src.shape.channels != COLOURS or op.groups > 1 or op.signed:
             return False
         if op.stride[1] not in (1, _ROW_PIXELS) or op.dilation != (1, 1):
             return False
@@ -143,11 +142,13 @@ class RgbStem(Algorithm):
         """Weights step by step, eights of columns side by side, and a bias for each column."""
         tile = self.tile(target, op)
         filters, taps_y, taps_x = tile.filters, *tile.taps
-        lines = np.zeros((taps_y, tile.steps * _STEP_PIXELS, _PITCH, tile.columns), np.float32)
+        lines = np.zeros(
+            (taps_y, tile.steps * _STEP_PIXELS, COLOUR_PITCH, tile.columns), np.float32
+        )
         weight = constants["weight"].transpose(2, 3, 1, 0)
         for window in range(tile.pair):
             columns = slice(window * filters, (window + 1) * filters)
-            lines[:, window : window + taps_x, :_COLOURS, columns] = weight
+            lines[:, window : window + taps_x, :COLOURS, columns] = weight
         eights = (EIGHT, tile.columns // EIGHT, EIGHT)
         halves = tensor_cores.factors(lines, tensor_cores.mode_of(target, op))
         halves = halves.reshape(tile.parts, taps_y, tile.steps, 2, *eights)
@@ -162,7 +163,7 @@ class RgbStem(Algorithm):
         rows_of_product = -(-grid.width // tile.pair)
         across, down = -(-rows_of_product // _WINDOWS), -(-grid.height // _LINES)
         blocks = gpu.rows(op.out) * across * down
-        is_wide = gpu[op.src] % _PIECE_BYTES == 0 and gpu.pitch(op.src) % _PITCH == 0
+        is_wide = gpu[op.src] % _PIECE_BYTES == 0 and gpu.pitch(op.src) % COLOUR_PITCH == 0
         arguments = Args.of(
             kernel_args.known(gpu, op),
             is_wide=int(is_wide),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.backends.cuda.conv import kernel_args
+from engine.backends.cuda.conv.algorithm import ScaledConv2d
 from engine.backends.cuda.driver.tiles import EXACT_HALVES, MODES, Tile, reads_halves
 from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target, is_narrow
@@ -26,6 +29,17 @@ def mode_of(target: Target, op: ops.Conv2d) -> int:
     if target.bytes_of(op.src) == 2:
         return EXACT_HALVES if is_narrow(op) else MODES["float16"]
     return MODES["tf32" if target.precision == "tf32" else "float32"]
+
+
+def tile_fields(target: Target, op: ops.Conv2d) -> dict[str, Any]:
+    """Return the fields of a tile that say what a kernel reads, fuses and writes."""
+    return {
+        "mode": mode_of(target, op),
+        "out_bytes": target.bytes_of(op.out),
+        "pool_area": kernel_args.pool_area(op),
+        "yolo": kernel_args.yolo_mode(op),
+        "is_scaled": isinstance(op, ScaledConv2d),
+    }
 
 
 def has_tensor_cores(target: Target, op: ops.Conv2d) -> bool:

@@ -37,12 +37,9 @@ class Xnor(Algorithm):
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         words, pixels = _words(op), gpu.pixels(op.src)
         packed = {"out": gpu.workspace, "pixels": pixels, "words": words}
-        gpu.launch(
-            "xnor_pack", pixels * words, **kernel_args.arguments("xnor_pack", gpu, op, **packed)
-        )
+        kernel_args.launch(gpu, "xnor_pack", op, pixels * words, **packed)
         own = {"src": gpu.workspace, "scale": gpu.array(op, "scale"), "words": words}
-        items = gpu.pixels(op.out) * op.out.shape.channels
-        gpu.launch("xnor_dot", items, **kernel_args.arguments("xnor_dot", gpu, op, **own))
+        kernel_args.launch(gpu, "xnor_dot", op, **own)
 
 
 def _words(op: ops.Conv2d) -> int:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from engine.backends.cuda.conv.tensor_cores import whole_eights
 from engine.backends.cuda.lower.lowered import Layout, Lowered
 from engine.backends.cuda.ops.gpu import Place, Target
+from engine.backends.cuda.ops.target import COLOUR_PITCH, COLOURS
 from engine.errors import InputError
 from engine.passes.packing import Lifetime, pack
 from engine.plan.build import Plan
@@ -19,7 +20,6 @@ from engine.plan.ops import Conv2d, Tensor
 
 MOST_VALUES = 2**31 - 2**22  # kernels count in int, and may count one grid's stride too far
 _BYTES = 16
-_RGB, _PADDED_RGB = 3, 4
 
 
 def find_misaligned(lowered: Lowered) -> Lowered:
@@ -47,8 +47,8 @@ def pitches(plan: Plan) -> dict[Tensor, int]:
     """
     found = {root: root.shape.channels for root in map(plan.root, plan.tensors)}
     found |= {root: whole_eights(found[root]) for root in _detected(plan) & found.keys()}
-    if found.get(plan.source) == _RGB and plan.source.shape.area > 1:
-        found[plan.source] = _PADDED_RGB
+    if found.get(plan.source) == COLOURS and plan.source.shape.area > 1:
+        found[plan.source] = COLOUR_PITCH
     return found
 
 

@@ -93,7 +93,7 @@ def scales(target: Target, gate: Op, op: Op) -> bool:
     if gate.src.shape.area != out.area:  # the scaled map need not be the one that is summed
         return False
     touched = {op.src, op.out, gate.out}
-    is_packed = not (touched & own.misaligned or out.channels % (16 // own.value_bytes))
+    is_packed = not (touched & own.misaligned or out.channels % own.pack)
     is_small = target.rows(op.out) * out.size <= _MOST_SCALED
     return is_packed and is_small and not touched & own.floats
 

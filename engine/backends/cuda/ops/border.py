@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.backends.cuda.ops.gpu import THREADS, Gpu
+from engine.backends.cuda.ops.target import COLOUR_PITCH, COLOURS
 from engine.plan.ops import Tensor
 
 _TILE_PIXELS, _TILE_CHANNELS = 64, 32  # of leave_tiles
@@ -13,7 +14,7 @@ _PIXELS_AT_ONCE = 4  # of a picture in colours
 def read_images(gpu: Gpu, out: Tensor, src: int) -> None:
     """Enqueue filling a tensor from images; `src` points to their pointer, read at run time."""
     storing, pixels = gpu.storing(out), gpu.pixels(out)
-    if (out.shape.channels, gpu.pitch(out)) == (3, 4):
+    if (out.shape.channels, gpu.pitch(out)) == (COLOURS, COLOUR_PITCH):
         at_once = _PIXELS_AT_ONCE if out.shape.area % _PIXELS_AT_ONCE == 0 else 1
         storing.launch_map("enter_colours", out, out, pixels // at_once, src_pointer=src)
     else:

@@ -91,7 +91,7 @@ def _add_two(gpu: Gpu, op: ops.Add) -> bool:
 
 def _add_quarters(gpu: Gpu, kernel: str, op: ops.Add, **own: float) -> None:
     a, b = op.sources
-    packs = gpu.values(op.out) * gpu.target.value_bytes // 16
+    packs = gpu.values(op.out) // gpu.target.pack
     operands = _operands(gpu, op) | own
     gpu.launch_map(kernel, a, op.out, packs, op, b_channels=b.shape.channels, **operands)
 

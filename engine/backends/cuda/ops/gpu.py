@@ -148,7 +148,7 @@ class Gpu:
 
     def packs(self, *tensors: Tensor) -> bool:
         """Whether pixels of these tensors begin on 16 bytes and have a multiple of 16 bytes."""
-        values = 16 // self.target.value_bytes
+        values = self.target.pack
         return all(
             place.pointer % 16 == 0 and place.pitch % values == 0 and channels % values == 0
             for place, channels in (
@@ -247,7 +247,7 @@ class Gpu:
         src, out = tensors[0], tensors[-1]
         items = self.values(out)
         if self.packs(*tensors):
-            kernel, items = f"{kernel}_packed", items * self.target.value_bytes // 16
+            kernel, items = f"{kernel}_packed", items // self.target.pack
         self.launch_map(kernel, src, out, items, op, **named)
 
     def launch_grid(

@@ -20,7 +20,7 @@ def squeeze_of(gpu: Gpu, gate: ops.Gate | None) -> dict[str, int]:
     """Return the first layer of a gate as the kernels take it that multiply their sums by it."""
     if gate is None:
         return {"squeeze": 0, "squeeze_pitch": 0, "hidden": 0}
-    values = 16 // gpu.target.value_bytes
+    values = gpu.target.pack
     pitch = -(-gate.src.shape.channels // values) * values  # from one row of weights to the next
     weights, hidden = gpu.array(gate, "squeeze"), gate.squeeze.shape[0]
     return {"squeeze": weights, "squeeze_pitch": pitch, "hidden": hidden}
@@ -35,7 +35,7 @@ def _is_global(op: ops.AveragePool) -> bool:
 
 def _part_count(target: Target, src: ops.Tensor) -> int:
     """Return in how many parts a map is summed: enough to keep half of the card busy."""
-    values = 16 // target.value_bytes
+    values = target.pack
     channels = -(-src.shape.channels // values) * values
     width = _packs_of_block(target, channels, values)
     chunks = -(-channels // values // width)
@@ -49,7 +49,7 @@ def _part_count(target: Target, src: ops.Tensor) -> int:
 
 def most_pieces(target: Target, src: ops.Tensor) -> int:
     """Return the most parts times chunks of channels that sum_parts() may leave."""
-    values = 16 // target.value_bytes
+    values = target.pack
     channels = src.shape.channels
     chunks = max(
         -(-channels // each // _packs_of_block(target, channels, each)) for each in (1, values)
@@ -60,7 +60,7 @@ def most_pieces(target: Target, src: ops.Tensor) -> int:
 def sum_parts(gpu: Gpu, src: ops.Tensor, gate: ops.Gate | None = None) -> tuple[int, int]:
     """Enqueue the sums of parts, as float32 in the workspace; return how many parts and chunks."""
     rows, channels, parts = gpu.rows(src), src.shape.channels, _part_count(gpu.target, src)
-    values = 16 // gpu.target.value_bytes if gpu.packs(src) else 1
+    values = gpu.target.pack if gpu.packs(src) else 1
     width = _packs_of_block(gpu.target, channels, values)
     chunks = -(-channels // values // width)
     kernel = "average_parts" if values == 1 else "average_parts_packed"
@@ -88,7 +88,7 @@ def _average_map(gpu: Gpu, src: ops.Tensor, out: ops.Tensor) -> None:
 
 def _packs_of_block(target: Target, channels: int, values: int) -> int:
     """Return the packs of `values` that a block takes: a power of two of 16 bytes."""
-    at_once = 16 // target.value_bytes
+    at_once = target.pack
     most = min(_PACKS * at_once // values, 32)
     needed = max(-(-channels // values), at_once // values)
     return min(1 << (needed - 1).bit_length(), most)
@@ -115,7 +115,7 @@ def max_pool(gpu: Gpu, op: ops.MaxPool) -> None:
     out = op.out.shape
     if shares_lines(gpu, op):
         groups = gpu.rows(op.out) * -(-out.height // _DOWN) * out.width
-        packs = groups * out.channels * gpu.target.value_bytes // 16
+        packs = groups * out.channels // gpu.target.pack
         gpu.launch_op("max_pool_down", op, packs)
     else:
         gpu.launch_packed("max_pool", op, op.src, op.out)

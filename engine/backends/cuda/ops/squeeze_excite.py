@@ -31,7 +31,7 @@ def _most_floats(target: Target) -> int:
 def _weights(target: Target, op: ops.Gate, constants: Arrays) -> Arrays:
     """Rows of weights padded with zeros to whole packs."""
     kind = np.float16 if target.precision == "float16" else np.float32
-    values = 16 // target.value_bytes
+    values = target.pack
     made = {}
     for name in ("squeeze", "expand"):
         matrix = constants[name][:, :, 0, 0]
@@ -47,7 +47,7 @@ def _workspace(target: Target, op: ops.Gate) -> int:
 
 @runs(ops.Gate, prepare=_weights, workspace=_workspace)
 def gate(gpu: Gpu, op: ops.Gate) -> None:
-    values = 16 // gpu.target.value_bytes
+    values = gpu.target.pack
     hidden = op.squeeze.shape[0]
     packs = -(-hidden // values)
     lanes = min(1 << (packs - 1).bit_length(), 32)  # threads that share a row of weights
@@ -107,7 +107,7 @@ def _scaled_grid(gpu: Gpu, op: ops.Gate) -> _Grid:
     multiply, multiprocessors = gpu.annotations.multiply, gpu.target.multiprocessors
     assert multiply is not None
     rows, filters = gpu.rows(op.out), op.out.shape.channels
-    values = 16 // gpu.target.value_bytes
+    values = gpu.target.pack
     share = _SHARE * values
     while rows * -(-filters // share) > multiprocessors and share < _THREADS * values:
         share *= 2

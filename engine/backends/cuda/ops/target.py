@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from engine.plan.ops import Conv2d, Convert, Head, Op, Tensor
 
 VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2, "int8": 1}
+COLOURS, COLOUR_PITCH = 3, 4  # channels of a picture, and values from one pixel to the next
 _NARROW_SUM = 48  # products at most
 
 # Kilobytes of shared memory that a block may have.
@@ -52,6 +53,11 @@ class Target:
     def value_bytes(self) -> int:
         """The bytes of one value of an activation: of `real` in a kernel."""
         return VALUE_BYTES[self.precision]
+
+    @property
+    def pack(self) -> int:
+        """The values of 16 bytes, which packed kernels move at once."""
+        return 16 // self.value_bytes
 
     def bytes_of(self, tensor: Tensor) -> int:
         """Return the bytes of one value of this tensor."""

@@ -105,13 +105,18 @@ class FakeSkcuda:
         _gemm((ta, tb), (m, n, k), alpha, (a, lda), (b, ldb), beta, (c, ldc))
 
 
-@pytest.fixture(params=["skcuda", "ctypes"])
-def handle(request, monkeypatch):
+@pytest.fixture
+def library(monkeypatch):
     library = FakeCublas()
-    over = FakeSkcuda(library) if request.param == "skcuda" else None
     monkeypatch.setattr(cublas, "cublas", lambda: library)
+    return library
+
+
+@pytest.fixture(params=["skcuda", "ctypes"])
+def handle(request, library, monkeypatch):
+    over = FakeSkcuda(library) if request.param == "skcuda" else None
     monkeypatch.setattr(cublas, "skcuda_cublas", lambda: over)
-    return Blas(3, workspace=64, workspace_bytes=1 << 20)
+    return Blas(3, lambda: (64, 1 << 20))
 
 
 ROWS, COLUMNS, DEPTH = 3, 5, 4
@@ -166,23 +171,44 @@ def test_half_factors_sum_in_float(handle, is_half_out):
     np.testing.assert_allclose(out, expected, rtol=2e-3 if is_half_out else 1e-6)
 
 
-def test_a_handle_has_its_own_stream_and_workspace(handle):
-    calls = dict(handle._cublas.calls)
-    assert calls["cublasSetStream_v2"] == (3,)
-    assert calls["cublasSetWorkspace_v2"] == (64, 1 << 20)
+def multiply(handle):
+    a, b = _operands()
+    out = np.empty((ROWS, COLUMNS), np.float32)
+    product = Product(ROWS, COLUMNS, DEPTH, a_pitch=DEPTH, out_pitch=COLUMNS)
+    handle.multiply(product, a.ctypes.data, b.ctypes.data, out.ctypes.data)
 
 
-def test_tf32_is_a_matter_of_asking(handle):
+def test_the_first_product_opens_cublas_with_the_math_that_was_asked_for(handle, library):
     handle.allow_tf32(True)
+    handle.close()
+    assert not library.calls
+    multiply(handle)
     handle.allow_tf32(False)
-    modes = [arguments for name, arguments in handle._cublas.calls if name == "cublasSetMathMode"]
-    assert modes == [(3,), (0,)]
+    multiply(handle)
+    handle.close()
+    handle.close()
+    assert library.calls == [
+        ("cublasSetStream_v2", (3,)),
+        ("cublasSetWorkspace_v2", (64, 1 << 20)),
+        ("cublasSetMathMode", (3,)),
+        ("cublasSetMathMode", (0,)),
+        ("cublasDestroy_v2", ()),
+    ]
 
 
-def test_a_status_is_told_in_words(handle, monkeypatch):
-    monkeypatch.setattr(handle._cublas, "cublasSetMathMode", lambda *_: 13, raising=False)
+def test_a_status_is_told_in_words(handle, library, monkeypatch):
+    multiply(handle)
+    monkeypatch.setattr(library, "cublasSetMathMode", lambda *_: 13, raising=False)
     with pytest.raises(DeviceError, match="cuda: cublasSetMathMode: a kernel failed"):
         handle.allow_tf32(True)
+
+
+def test_a_handle_without_its_workspace_is_not_used(handle, library, monkeypatch):
+    monkeypatch.setattr(library, "cublasSetWorkspace_v2", lambda *_: 3, raising=False)
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="cuda: cublasSetWorkspace_v2: out of memory"):
+            multiply(handle)
+    assert [name for name, _ in library.calls] == ["cublasSetStream_v2", "cublasDestroy_v2"] * 2
 
 
 # ---------------------------------------------------------------- the import of scikit-cuda
@@ -264,7 +290,7 @@ def test_a_failure_of_scikit_cuda_is_told_in_words(monkeypatch):
     monkeypatch.setattr(cublas, "cublas", FakeCublas)
     monkeypatch.setattr(cublas, "skcuda_cublas", lambda: module)
     with pytest.raises(DeviceError, match="cuda: cublasCreate: resource allocation failed"):
-        Blas(3, workspace=64, workspace_bytes=1 << 20)
+        multiply(Blas(3, lambda: (64, 1 << 20)))
 
 
 def test_without_scikit_cuda_there_is_none(monkeypatch):
@@ -273,43 +299,6 @@ def test_without_scikit_cuda_there_is_none(monkeypatch):
     cublas.skcuda_cublas.cache_clear()
     assert cublas.skcuda_cublas() is None
     cublas.skcuda_cublas.cache_clear()
-
-
-# ---------------------------------------------------------------- opened late
-
-
-class Opened:
-    def __init__(self):
-        self.said = []
-
-    def __getattr__(self, name):
-        return lambda *arguments: self.said.append((name, *arguments))
-
-
-def test_the_first_product_opens_cublas_with_the_math_that_was_asked_for():
-    opened = []
-
-    def open_now():
-        opened.append(Opened())
-        return opened[-1]
-
-    late = cublas.LateBlas(open_now)
-    late.allow_tf32(True)
-    late.close()
-    assert not opened
-    late.multiply("product", 1, 2, 3)
-    late.allow_tf32(False)
-    late.multiply("product", 4, 5, 6)
-    late.close()
-    assert [each.said for each in opened] == [
-        [
-            ("allow_tf32", True),
-            ("multiply", "product", 1, 2, 3),
-            ("allow_tf32", False),
-            ("multiply", "product", 4, 5, 6),
-            ("close",),
-        ]
-    ]
 
 
 @pytest.mark.parametrize(

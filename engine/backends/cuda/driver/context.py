@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Any, TypeVar
 
 from engine.backends.cuda.driver import compiler, cublas, pycuda_loader
-from engine.backends.cuda.driver.cublas import Blas, LateBlas
+from engine.backends.cuda.driver.cublas import Blas
 from engine.backends.cuda.driver.driver_api import DriverApi
 from engine.backends.cuda.driver.loaded_kernels import Kernels
 from engine.backends.cuda.driver.pinned_memory import PinnedMemory
@@ -180,17 +180,17 @@ class Context:
         self._open_parts.callback(self._close_kernels)
         self._workspace: Any = None
         self._open_parts.callback(self._free_workspace)
-        self.blas: Blas = LateBlas(self._open_blas)
+        self.blas = Blas(self.stream.handle, self._blas_workspace)
         self._open_parts.callback(self.blas.close)
         self.pinned_memory = PinnedMemory(self.driver_api, self.post)
         self._open_parts.callback(self.pinned_memory.close)
         self._open_parts.callback(lambda: self.stream.synchronize())
 
-    def _open_blas(self) -> Blas:
+    def _blas_workspace(self) -> tuple[int, int]:
         # NVIDIA recommends 32 MiB since Hopper and 4 MiB before.
         size = (32 if self.card.capability >= (9, 0) else 4) << 20
         self._workspace = self.driver.mem_alloc(size)
-        return Blas(self.stream.handle, workspace=int(self._workspace), workspace_bytes=size)
+        return int(self._workspace), size
 
     def _free_workspace(self) -> None:
         if self._workspace is not None:

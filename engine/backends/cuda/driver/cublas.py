@@ -81,21 +81,25 @@ class Product:
 
 
 class Blas:
-    """A cuBLAS handle on one stream with its own workspace, for the thread that created it."""
+    """Products on one stream, for one thread.
 
-    def __init__(self, stream: int, *, workspace: int, workspace_bytes: int) -> None:
-        self._cublas = cublas()
-        self._skcuda = skcuda_cublas()
+    The first of them opens cuBLAS: many networks need none, and loading it is slow.
+    """
+
+    def __init__(self, stream: int, workspace: Callable[[], tuple[int, int]]) -> None:
+        """`workspace` allocates memory for cuBLAS and returns its pointer and bytes."""
+        self._stream = stream
+        self._workspace = workspace
         self._one = ctypes.c_float(1.0)
         self._zero = ctypes.c_float(0.0)
-        self._handle: int | None = self._create()
-        self._call("cublasSetStream_v2", stream)
-        # A captured graph must not depend on memory that cuBLAS may reallocate.
-        self._call("cublasSetWorkspace_v2", workspace, workspace_bytes)
+        self._handle: int | None = None
+        self._is_tf32 = False
 
     def allow_tf32(self, is_allowed: bool) -> None:
         """Let float32 products round their factors to TF32."""
-        self._call("cublasSetMathMode", _TF32_MATH if is_allowed else _PLAIN_MATH)
+        self._is_tf32 = is_allowed
+        if self._handle is not None:
+            self._set_math()
 
     def multiply(self, product: Product, a: int, b: int, out: int) -> None:
         """Enqueue the product of the matrices at these device pointers.
@@ -103,6 +107,8 @@ class Blas:
         cuBLAS is column-major and reads a row-major matrix as its transpose. Since
         out' = b a', it gets b first and a second, and writes `out` in row-major order.
         """
+        if self._handle is None:
+            self._open()
         p, one, zero = product, ctypes.byref(self._one), ctypes.byref(self._zero)
         shape = (_TRANSPOSED, _AS_IT_IS, p.columns, p.rows, p.depth)
         first, second, result = (b, p.depth), (a, p.a_pitch), (out, p.out_pitch)
@@ -131,45 +137,37 @@ class Blas:
             self._call("cublasDestroy_v2")
             self._handle = None
 
-    def _create(self) -> int | None:
-        if self._skcuda is not None:
-            try:
-                handle: int = self._skcuda.cublasCreate()
-            except self._skcuda.cublasError as error:
-                reason = (error.__doc__ or type(error).__name__).strip().lower()
-                raise DeviceError(f"cuda: cublasCreate: {reason}") from None
-            return handle
-        place = ctypes.c_void_p()
-        _check("cublasCreate_v2", self._cublas.cublasCreate_v2(ctypes.byref(place)))
-        return place.value
+    def _open(self) -> None:
+        self._handle = _created()
+        try:
+            self._call("cublasSetStream_v2", self._stream)
+            # A captured graph must not depend on memory that cuBLAS may reallocate.
+            self._call("cublasSetWorkspace_v2", *self._workspace())
+            self._set_math()
+        except BaseException:
+            self.close()
+            raise
+
+    def _set_math(self) -> None:
+        self._call("cublasSetMathMode", _TF32_MATH if self._is_tf32 else _PLAIN_MATH)
 
     def _call(self, name: str, *arguments: Any) -> None:
-        _check(name, getattr(self._cublas, name)(self._handle, *arguments))
+        _check(name, getattr(cublas(), name)(self._handle, *arguments))
 
 
-class LateBlas(Blas):
-    """Opened by the first product: many networks need none, and loading cuBLAS is slow."""
-
-    def __init__(self, open_now: Callable[[], Blas]) -> None:
-        self._open_now = open_now
-        self._opened: Blas | None = None
-        self._is_tf32 = False
-
-    def allow_tf32(self, is_allowed: bool) -> None:
-        self._is_tf32 = is_allowed
-        if self._opened is not None:
-            self._opened.allow_tf32(is_allowed)
-
-    def multiply(self, product: Product, a: int, b: int, out: int) -> None:
-        if self._opened is None:
-            self._opened = self._open_now()
-            self._opened.allow_tf32(self._is_tf32)
-        self._opened.multiply(product, a, b, out)
-
-    def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+def _created() -> int | None:
+    """Return a new handle, from scikit-cuda if it is there."""
+    skcuda = skcuda_cublas()
+    if skcuda is not None:
+        try:
+            handle: int = skcuda.cublasCreate()
+        except skcuda.cublasError as error:
+            reason = (error.__doc__ or type(error).__name__).strip().lower()
+            raise DeviceError(f"cuda: cublasCreate: {reason}") from None
+        return handle
+    place = ctypes.c_void_p()
+    _check("cublasCreate_v2", cublas().cublasCreate_v2(ctypes.byref(place)))
+    return place.value
 
 
 def named_version() -> str:

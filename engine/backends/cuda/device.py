@@ -216,8 +216,7 @@ class CudaDevice:
 
     def free_memory(self) -> int:
         """Return the free bytes of device memory, as seen by all processes."""
-        free: int = self._context.run(lambda: self._context.driver.mem_get_info()[0])
-        return free
+        return self._context.run(self._context.free_memory)
 
     def read(self, pointer: int, values: NDArray[Any]) -> None:
         """Fill `values` from memory of this card, after all work on it is done."""

@@ -171,7 +171,8 @@ def test_memory_is_used_again_once_nothing_refers_to_it(decoder: CardJpegDecoder
 def test_without_room_the_cpu_decodes(
     host: HostDevice, library_of_host: HostNvjpeg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blocks = DeviceBlocks(host.context, 100_000)
+    blocks = DeviceBlocks(host.context)
+    monkeypatch.setattr(blocks, "_most", 100_000)
     held = blocks.lease(60_000)
     assert held is not None
     assert blocks.lease(60_000) is None
@@ -189,7 +190,7 @@ def test_without_room_the_cpu_decodes(
 
 
 def test_threads_share_memory(host: HostDevice) -> None:
-    blocks = DeviceBlocks(host.context, 1 << 30)
+    blocks = DeviceBlocks(host.context)
 
     def use(seed: int) -> int:
         sizes = np.random.default_rng(seed).integers(1, 9, 300) * 1000

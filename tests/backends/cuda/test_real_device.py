@@ -78,15 +78,12 @@ def test_a_batch_has_what_was_made_of_it_whatever_makes_its_detection_layers(dev
 
 
 def test_opening_and_closing_leaves_no_memory_behind(device):
-    def free():
-        return device._context.run(device._context.driver.mem_get_info)[0]
-
     readings = []
     for _ in range(6):
         second = CudaDevice(0)
         second.compile(small_plan(), batch=8).forward(random_images(8))
         second.close()
-        readings.append(free())
+        readings.append(device.free_memory())
     assert len(set(readings[1:])) == 1
 
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Annotated
+from typing import Annotated, Any
 
 from engine.backends.cuda.conv import kernel_args, sm90_base, tensor_cores
 from engine.backends.cuda.conv.kernel_args import KernelArgs, struct
@@ -137,6 +137,12 @@ class FusedPair(ABC):
     def tile(self, target: Target, chain: ops.Chain) -> FusedTile:
         """Return the kernel that has to be compiled for this chain."""
 
+    def _tile(self, target: Target, chain: ops.Chain, **own: Any) -> FusedTile:
+        """Return a tile for one block on an SM, which has the whole sum over k at once."""
+        alone = {"columns": _FILTERS, "stages": 1, "consumers": 1, "blocks": 1, **own}
+        epilogue = sm90_base.epilogue_params(target, chain.links[1])
+        return FusedTile(kernel=self.name, **alone, **epilogue)
+
     @abstractmethod
     def _suits(self, target: Target, first: ops.Conv2d, second: ops.Conv2d) -> bool:
         """Return whether it computes these two, apart from what `supports` asks of all."""
@@ -163,16 +169,12 @@ class FusedStem(FusedPair):
     name = "sm90_fused_stem"
 
     def tile(self, target: Target, chain: ops.Chain) -> FusedTile:
-        first, second = chain.links
-        stem = RGB_STEM.tile(target, first)
-        return FusedTile(
+        stem = RGB_STEM.tile(target, chain.links[0])
+        return self._tile(
+            target,
+            chain,
             rows=_WIDTH * _STEM_HEIGHT,
-            columns=_FILTERS,
             depth=_BETWEEN,
-            stages=1,
-            consumers=1,
-            blocks=1,
-            kernel=self.name,
             teams=_STEM_TEAMS,
             stride=2,
             first_kind=stem.kind,
@@ -180,7 +182,6 @@ class FusedStem(FusedPair):
             first_bytes=stem.weight_bytes,
             team_bytes=_STEM_TEAM_BYTES,
             parts=stem.parts,
-            **sm90_base.epilogue_params(target, second),
         )
 
     def _suits(self, target: Target, first: ops.Conv2d, second: ops.Conv2d) -> bool:
@@ -219,20 +220,15 @@ class FusedBottleneck(FusedPair):
     name = "sm90_fused_bottleneck"
 
     def tile(self, target: Target, chain: ops.Chain) -> FusedTile:
-        first, second = chain.links
-        return FusedTile(
+        return self._tile(
+            target,
+            chain,
             rows=_WIDTH * _HEIGHT,
-            columns=_FILTERS,
             depth=_CHANNELS,
-            stages=1,
-            consumers=1,
-            blocks=1,
-            kernel=self.name,
             teams=_TEAMS,
-            first_kind=kernel_args.kinds(first)[0],
+            first_kind=kernel_args.kinds(chain.links[0])[0],
             first_bytes=_BETWEEN * _CHANNELS * 2,
             team_bytes=_TEAM_BYTES,
-            **sm90_base.epilogue_params(target, second),
         )
 
     def _suits(self, target: Target, first: ops.Conv2d, second: ops.Conv2d) -> bool:

@@ -65,8 +65,8 @@ class Context:
     """An open device. Its worker thread runs what allocates, records or frees.
 
     Recorded graphs are launched by any thread that holds `enqueue_lock`, because a round trip
-    to the worker thread would take longer. Methods after `close`, and `time_of`, run on the worker
-    thread.
+    to the worker thread would take longer. Methods after `close`, `free_memory` and `time_of` run
+    on the worker thread.
     """
 
     def __init__(self, name: str, index: int) -> None:
@@ -124,6 +124,11 @@ class Context:
     def zero(self, pointer: int, size: int) -> None:
         """Enqueue filling `size` bytes, a multiple of 4, with zeros."""
         self.driver.memset_d32_async(pointer, 0, size // 4, self.stream)
+
+    def free_memory(self) -> int:
+        """Return the free bytes of device memory, as seen by all processes."""
+        free: int = self.driver.mem_get_info()[0]
+        return free
 
     def time_of(self, enqueue: Callable[[], None]) -> float:
         """Return the milliseconds that the device takes for what is enqueued."""

@@ -33,11 +33,11 @@ class Lease:
 
 
 class DeviceBlocks:
-    """Leases blocks of memory to any thread, up to `most` bytes in all."""
+    """Leases blocks of memory to any thread, up to a share of the card's memory in all."""
 
-    def __init__(self, context: Context, most: int | None = None) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._most = context.card.memory // _SHARE if most is None else most
+        self._most = context.card.memory // _SHARE
         self._lock = fork_safety.lock()
         self._total = 0
         self._free: list[_Block] = []  # finalizers append, at any bytecode and without a lock

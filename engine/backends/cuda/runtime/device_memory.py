@@ -44,7 +44,7 @@ class DeviceMemory:
         buffers = (1 + slots) * settings + words * WORD + keep.list_bytes
         self.fixed = Memory(weights.size, layout.size + buffers, layout.workspace)
         needed = self.fixed.total + slots * self.sizes.images
-        free, _ = context.driver.mem_get_info()
+        free = context.free_memory()
         if needed > free:  # the driver's own error has no numbers
             raise DeviceError(
                 f"{context.name}: out of memory: this network needs {gib(needed)}, "

@@ -104,7 +104,7 @@ def measure(
     layout, weights = lowered.layout, lay_out_weights(lowered)
     squeeze = 0 if gate is None else align(4 * prod(gate.squeeze.shape))
     size = layout.size + COPIES * weights.size + layout.workspace + squeeze
-    if size > driver.mem_get_info()[0] // 2:
+    if size > context.free_memory() // 2:
         return inf
     block = driver.mem_alloc(size)
     try:

@@ -19,6 +19,7 @@ from tests.backends.test_timing import (  # noqa: F401  the same must hold here
     test_boxes_need_a_detection_layer,
     test_stages_return_the_result_of_an_ordinary_run,
 )
+from tools.soak_cuda import times_on_device
 
 pytestmark = needs_gxx
 
@@ -74,7 +75,7 @@ def test_copies_and_run_are_timed_behind_other_runs(device, tiny_detector):
     program = device.compile(plan_of(tiny_detector))
     given = images(program.plan, 1)
     expected = program.detect(given, threshold=0.3)
-    times = program.device_times(given, threshold=0.3, repeats=4)
+    times = times_on_device(program, given, 0.3, 4)
     assert len(times) == 4
     assert min(times) > 0
     np.testing.assert_array_equal(program.detect(given, threshold=0.3)[0], expected[0])

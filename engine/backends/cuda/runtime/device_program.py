@@ -6,7 +6,6 @@ stream. Memory is allocated and freed on the device's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
@@ -186,24 +185,12 @@ class DeviceProgram:
         """Return the milliseconds of upload, run and download on an idle device."""
         self._context.stream.synchronize()
         self._grow_found(slot, job)
-        return self._timed(slot, job)
+        return self.timed_on_stream(slot, job)
 
-    def timed_after_others(self, slot: Slot, put: Callable[[], Job]) -> list[float]:
-        """Return the same of a run that is enqueued while the device is busy.
-
-        Its pictures are written again: the device reads slower what a CPU has just written.
-        """
-        job = put()
-        self.start(slot, job)
-        self._replay(job.key)
-        job = put()
-        self._latest = None  # the upload is timed on the main stream, not parallel to earlier runs
-        times = self._timed(slot, job)
-        self._context.stream.synchronize()
-        return times
-
-    def _timed(self, slot: Slot, job: Job) -> list[float]:
+    def timed_on_stream(self, slot: Slot, job: Job) -> list[float]:
+        """Return the same of a run that the device may start later."""
         stream = self._context.stream
+        self._latest = None  # the upload is on the main stream, not parallel to earlier runs
         events = [self._driver.Event() for _ in range(4)]
         events[0].record(stream)
         self._send(slot, job)

@@ -242,15 +242,6 @@ class CudaProgram:
             job = put(slot)
             yield lambda runs: self._context.run(partial(self._device.measure, slot, job, runs))
 
-    def device_times(
-        self, images: Array | Sequence[Placed], *, threshold: float, repeats: int = 20
-    ) -> list[float]:
-        """Return milliseconds of copies and run, with the device kept busy between runs."""
-        put = self._any(images, threshold)
-        with self._slot() as slot:
-            time = partial(self._device.timed_after_others, slot, partial(put, slot))
-            return [sum(self._context.run(time)) for _ in range(repeats)]
-
     def stages(
         self, images: Array | Sequence[Placed], *, threshold: float | None = None
     ) -> tuple[Stages, Sequence[Any]]:

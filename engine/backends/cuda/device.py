@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from engine.backends.base import Peaks
 from engine.backends.cuda import conv
-from engine.backends.cuda.driver import graphs
+from engine.backends.cuda.driver import graphs, pycuda_loader
 from engine.backends.cuda.driver.context import Card, Context
 from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.lower.lowered import Lowered
@@ -61,8 +61,8 @@ class CudaDevice:
         return self._context.card
 
     def describe(self) -> str:
-        version = self._context.run(self._context.driver.get_driver_version)
-        return f"{self.card.model}, driver for CUDA {version // 1000}.{version % 1000 // 10}"
+        major, minor = self._context.run(partial(pycuda_loader.cuda_of, self._context.driver))
+        return f"{self.card.model}, driver for CUDA {major}.{minor}"
 
     def compile(
         self,

@@ -95,7 +95,7 @@ def _devices() -> Finding:
         count = pycuda_loader.count()
     except EngineError as error:
         return Finding("devices", None, str(error))
-    version = module.get_driver_version()
+    major, minor = pycuda_loader.cuda_of(module)
     cards = [module.Device(index) for index in range(count)]
     lines = tuple(
         f"cuda:{index}: {card.name()}, compute capability {'.'.join(map(str, capability))}, "
@@ -103,5 +103,5 @@ def _devices() -> Finding:
         for index, card in enumerate(cards)
         for capability in [card.compute_capability()]
     )
-    about = f"{count}, the driver is for CUDA {version // 1000}.{version % 1000 // 10}"
+    about = f"{count}, the driver is for CUDA {major}.{minor}"
     return Finding("devices", f"{about}; {'; '.join(lines)}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, PartialSums, Target
+from engine.backends.cuda.ops.gpu import MOST_GRID, Arrays, Gpu, PartialSums, Target
 from engine.backends.cuda.ops.pooling import squeeze_of
 from engine.plan import ops
 
@@ -24,7 +24,6 @@ _SHORT_RUNS = {(3, 1): 2, (3, 2): 1, (5, 1): 2, (5, 2): 1}
 _LONG_THREADS, _SHORT_THREADS = 256, 128  # DEPTHWISE_THREADS, DEPTHWISE_SHORT_THREADS
 _WIDTHS = (8, 4, 2, 1)  # packs of channels that a block may take, up to DEPTHWISE_WIDEST
 _MOST_BLOCKS = 8  # of an SM; a block of a larger grid would have to be scheduled again
-_MOST_GRID = 65535
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def _enqueue_fixed(gpu: Gpu, op: ops.Conv2d) -> None:
     }
     gpu.launch_grid(
         launch.kernel,
-        (launch.chunks, min(parts, _MOST_GRID), min(groups, _MOST_GRID)),
+        (launch.chunks, min(parts, MOST_GRID), min(groups, MOST_GRID)),
         launch.threads,
         **kernel_args.arguments(launch.kernel, gpu, op, **own),
     )

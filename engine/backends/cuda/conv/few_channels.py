@@ -21,7 +21,7 @@ from engine.backends.cuda.conv.tensor_cores import COMMON
 from engine.backends.cuda.driver import tiles
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
-from engine.backends.cuda.ops.target import COLOURS, most_shared_bytes
+from engine.backends.cuda.ops.target import BLOCK_RESERVED, COLOURS, most_shared_bytes
 from engine.plan import ops
 
 _COLUMNS = (16, 32, 64, 96)
@@ -100,7 +100,7 @@ class FewChannelsTile(Tile):
     def blocks(self) -> int:
         """The blocks resident on one SM."""
         resident = _MOST_RESIDENT[self.value_bytes][self.columns] - int(self.is_scaled)
-        return max(1, min(self.most_shared // (self.shared_bytes + 1024), resident))
+        return max(1, min(self.most_shared // (self.shared_bytes + BLOCK_RESERVED), resident))
 
 
 @dataclass(frozen=True)

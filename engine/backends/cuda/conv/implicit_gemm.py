@@ -20,7 +20,7 @@ from engine.backends.cuda.conv.tensor_cores import AMPERE, COMMON, HOPPER, TURIN
 from engine.backends.cuda.driver import tiles
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
-from engine.backends.cuda.ops.target import most_shared_bytes
+from engine.backends.cuda.ops.target import BLOCK_RESERVED, most_shared_bytes
 from engine.plan import ops
 
 # rows, columns, rows and columns of a warp, stages, blocks on an SM
@@ -213,7 +213,7 @@ class ImplicitGemm(Algorithm):
         half_rate = _RATES.get(target.capability, _RATES[AMPERE])
         rate = half_rate / (1, 2, 6, 2, 0.5)[tile.mode]
         most = -(-self._tiles(target, op) * self.split // target.multiprocessors)
-        fitting = most_shared_bytes(target.capability) // (tile.shared_bytes + 1024)
+        fitting = most_shared_bytes(target.capability) // (tile.shared_bytes + BLOCK_RESERVED)
         resident = max(1, min(tile.blocks, fitting))
         at_once = min(most, resident)
         products = at_once * tile.rows * tile.columns * tile.depth / rate

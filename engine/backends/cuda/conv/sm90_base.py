@@ -34,7 +34,6 @@ from engine.plan.shapes import Shape
 
 MOST_SHARED = most_shared_bytes(HOPPER)
 SM_SHARED = 228 << 10  # bytes of an SM
-BLOCK_RESERVED = 1 << 10  # of them, reserved by the system for each block
 ALIGNMENT = 1 << 10  # of swizzled stages
 BARRIERS = 16  # bytes of the two mbarriers of a stage
 # Of kernels whose teams take turns, by mode: products, bytes and epilogue results per cycle.

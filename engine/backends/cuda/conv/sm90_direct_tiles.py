@@ -16,6 +16,7 @@ from engine.backends.cuda.conv.sm90_base import Sm90Algorithm, Sm90Tile
 from engine.backends.cuda.conv.tensor_cores import launch as launch_tile
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.ops.gpu import Gpu, Target
+from engine.backends.cuda.ops.target import BLOCK_RESERVED
 from engine.plan import ops
 
 _SIDE = 8  # of a square of pixels
@@ -90,7 +91,7 @@ class DirectTiles(Sm90Algorithm):
         if filters > _MOST_TILES * self.columns or not sm90_base.fills(self.columns, filters):
             return False
         tile = self.tile(target, op)
-        block_bytes = tile.shared_bytes + sm90_base.BLOCK_RESERVED
+        block_bytes = tile.shared_bytes + BLOCK_RESERVED
         if tile.blocks * block_bytes > sm90_base.SM_SHARED:
             return False
         squares = _squares(target, op)

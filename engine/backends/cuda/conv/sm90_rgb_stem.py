@@ -15,12 +15,12 @@ import numpy as np
 from engine.backends.cuda.conv import kernel_args, tensor_cores
 from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
 from engine.backends.cuda.conv.kernel_args import Divisor, struct
-from engine.backends.cuda.conv.sm90_base import BLOCK_RESERVED, SM_SHARED
+from engine.backends.cuda.conv.sm90_base import SM_SHARED
 from engine.backends.cuda.conv.tensor_cores import COMMON, EIGHT, HOPPER
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
-from engine.backends.cuda.ops.target import COLOUR_PITCH, COLOURS, most_shared_bytes
+from engine.backends.cuda.ops.target import BLOCK_RESERVED, COLOUR_PITCH, COLOURS, most_shared_bytes
 from engine.plan import ops
 
 _ROW_PIXELS = 2  # from one row of a product to the next

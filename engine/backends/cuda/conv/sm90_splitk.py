@@ -14,7 +14,6 @@ from engine.backends.cuda.conv import kernel_args, sm90_base, tensor_cores
 from engine.backends.cuda.conv.sm90_base import (
     ALIGNMENT,
     BARRIERS,
-    BLOCK_RESERVED,
     MOST_SHARED,
     SM_SHARED,
     Sm90Algorithm,
@@ -24,6 +23,7 @@ from engine.backends.cuda.conv.tensor_cores import launch as launch_tile
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.driver.tiles import MODES
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.target import BLOCK_RESERVED
 from engine.plan import ops
 
 # By rows, columns, stages, consumers and blocks on an SM: the splits of k worth having.

@@ -12,11 +12,10 @@ from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm, KeepingConv2d, ScaledConv2d
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.elementwise import multiply
-from engine.backends.cuda.ops.gpu import RUNNERS, Arrays, Gpu, Target
+from engine.backends.cuda.ops.gpu import RUNNERS, Arrays, Gpu, Target, align
 from engine.plan import ops
 from engine.plan.tail import split_tail
 
-_ALIGNMENT = 256
 _PACK = 16  # bytes that a thread moves at once
 _LAUNCH = 4000  # cycles, on the scale of the algorithms' estimates
 _BYTES = 18  # per cycle, in and out of an SM
@@ -112,5 +111,4 @@ def _bytes_between(target: Target, op: ops.Conv2d) -> int:
         return 0
     target, _ = alone(target, op)
     between = _between(op)
-    size = target.rows(between) * between.shape.size * target.bytes_of(between)
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+    return align(target.rows(between) * between.shape.size * target.bytes_of(between))

@@ -16,15 +16,13 @@ from typing import Any, TypeVar
 
 from engine.backends.cuda.driver import compiler, cublas, pycuda_loader
 from engine.backends.cuda.driver.cublas import Blas
-from engine.backends.cuda.driver.driver_api import DriverApi
+from engine.backends.cuda.driver.driver_api import NON_BLOCKING, DriverApi
 from engine.backends.cuda.driver.loaded_kernels import Kernels
 from engine.backends.cuda.driver.pinned_memory import PinnedMemory
 from engine.backends.cuda.driver.worker import Worker
 from engine.errors import DeviceError
 
 _Result = TypeVar("_Result")
-
-_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: independent of the legacy default stream
 
 
 @dataclass(frozen=True)
@@ -178,9 +176,9 @@ class Context:
         self.driver_api = DriverApi(self.name, pycuda_loader.current_handle())
         self.enqueue_lock = EnqueueLock(self.driver_api)
         self._open_parts.callback(self._drop_streams)
-        self.stream = self.driver.Stream(_NON_BLOCKING)
-        self.copy_stream = self.driver.Stream(_NON_BLOCKING)  # inputs arrive during computation
-        self.side_stream = self.driver.Stream(_NON_BLOCKING)  # independent branches of a run
+        self.stream = self.driver.Stream(NON_BLOCKING)
+        self.copy_stream = self.driver.Stream(NON_BLOCKING)  # inputs arrive during computation
+        self.side_stream = self.driver.Stream(NON_BLOCKING)  # independent branches of a run
         self._kernels: dict[str, Kernels] = {}
         self._open_parts.callback(self._close_kernels)
         self._workspace: Any = None

@@ -14,7 +14,7 @@ from typing import Any
 from engine.backends.cuda.driver import library, pycuda_loader
 
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
-_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: independent of the legacy default stream
 _FOR_ALL_CONTEXTS = 1  # CU_MEMHOSTREGISTER_PORTABLE
 _KIND_OF_MEMORY = 2  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE; 0 for unknown memory
 _NOT_READY = 600
@@ -77,7 +77,7 @@ class DriverApi:
 
     def new_stream(self) -> int:
         """Return a new stream, which is independent of the legacy default stream."""
-        return _made(self._new_stream, _NON_BLOCKING)
+        return _made(self._new_stream, NON_BLOCKING)
 
     def event(self) -> int:
         return _made(self._new_event, _NO_TIMING)

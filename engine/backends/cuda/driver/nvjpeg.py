@@ -81,11 +81,11 @@ def check_version() -> None:
         cure = f"Run: {extras.command('gpu-decode')}"
         raise DeviceError(f"decode: gpu: nvJPEG: expected {wanted} or later, got {got}. {cure}")
     cuda = _property("nvjpegGetCudartProperty", _MAJOR)
-    driver = pycuda_loader.load().get_driver_version()
-    if cuda > driver // 1000:
+    major, minor = pycuda_loader.cuda_of(pycuda_loader.load())
+    if cuda > major:
         raise DeviceError(
-            f"decode: gpu: nvJPEG is for CUDA {cuda}, the driver for CUDA "
-            f"{driver // 1000}.{driver % 1000 // 10}. Update the driver, or use --decode cpu"
+            f"decode: gpu: nvJPEG is for CUDA {cuda}, the driver for CUDA {major}.{minor}. "
+            "Update the driver, or use --decode cpu"
         )
 
 

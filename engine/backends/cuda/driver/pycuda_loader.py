@@ -55,10 +55,15 @@ def count() -> int:
     return found
 
 
+def cuda_of(driver: Any) -> tuple[int, int]:
+    """Return the version of CUDA that a driver is for."""
+    version = driver.get_driver_version()
+    return version // 1000, version % 1000 // 10
+
+
 def check_version(cublas_version: str) -> None:
     """Raise if cuBLAS needs a newer driver: a driver runs its own major version and older ones."""
-    version = load().get_driver_version()
-    major, minor = version // 1000, version % 1000 // 10
+    major, minor = cuda_of(load())
     if int(cublas_version.split(".")[0]) > major:
         raise DeviceError(
             f"cuda: the driver is for CUDA {major}.{minor}, cuBLAS {cublas_version} needs a newer "

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from engine.backends.cuda.conv.tensor_cores import whole_eights
 from engine.backends.cuda.lower.lowered import Layout, Lowered
-from engine.backends.cuda.ops.gpu import Place, Target
+from engine.backends.cuda.ops.gpu import Place, Target, align
 from engine.backends.cuda.ops.target import COLOUR_PITCH, COLOURS
 from engine.errors import InputError
 from engine.passes.packing import Lifetime, pack
@@ -69,9 +69,6 @@ def _check_counts(plan: Plan, target: Target, known: Mapping[Tensor, int]) -> No
         )
 
 
-ALIGNMENT = 256  # bytes: what the driver's own allocations have
-
-
 def lay_out_memory(lowered: Lowered) -> Lowered:
     """Give every tensor a slice of the block, or a place inside another tensor."""
     plan, target = lowered.plan, lowered.target
@@ -94,10 +91,6 @@ def lay_out_memory(lowered: Lowered) -> Lowered:
     workspace = align(max(needs, default=0))
     layout = Layout(slices, tuple(states), tuple(padded), size, workspace)
     return replace(lowered, layout=layout)
-
-
-def align(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _lifetimes(lowered: Lowered) -> dict[Tensor, Lifetime]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
-from engine.backends.cuda.lower.memory_layout import align
+from engine.backends.cuda.ops.gpu import align
 from engine.plan.ops import Chain, Constant, Head, Op
 
 Prepare = Callable[[Lowered, Step | Decoder], Mapping[str, Array]]

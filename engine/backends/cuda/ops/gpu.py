@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     from engine.backends.cuda.driver.loaded_kernels import Kernels
 
 THREADS = 256
+MOST_GRID = 65535  # blocks in the second and the third dimension of a grid
+ALIGNMENT = 256  # bytes: what the driver's own allocations have
 KINDS = {name: kind for kind, name in enumerate(ACTIVATIONS)}  # the `kind` of the C `activate`
+
+
+def align(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True)

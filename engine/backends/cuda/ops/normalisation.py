@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target, runs
+from engine.backends.cuda.ops.gpu import MOST_GRID, Arrays, Gpu, Target, runs
 from engine.plan import ops
 
 _KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}  # `kind` of the kernel
@@ -18,7 +18,6 @@ def normalise_channels(gpu: Gpu, op: ops.NormaliseChannels) -> None:
 _WARP = 32
 _MOST_WARPS = 16  # of the block that a run has
 _HELD = 2  # values of a thread; a longer run has more of them, or is read three times
-_MOST_BLOCKS = 65535
 
 
 def run_tables(lengths: tuple[int, ...], repeats: int = 1) -> Arrays:
@@ -52,6 +51,6 @@ def softmax(gpu: Gpu, op: ops.Softmax) -> None:
         out_channels=op.out.shape.channels,
         out_area=op.out.shape.area,
     )
-    blocks = min(gpu.rows(op.out) * runs_in_row, _MOST_BLOCKS)
+    blocks = min(gpu.rows(op.out) * runs_in_row, MOST_GRID)
     warps = min(-(-max(op.runs) // (_WARP * _HELD)), _MOST_WARPS)
     gpu.launch_grid("softmax", (blocks, 1, 1), _WARP * warps, **arguments)

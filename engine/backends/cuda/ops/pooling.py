@@ -6,14 +6,13 @@ run, so that a picture's result does not depend on the other pictures of its bat
 
 from __future__ import annotations
 
-from engine.backends.cuda.ops.gpu import Gpu, Target, runs
+from engine.backends.cuda.ops.gpu import MOST_GRID, Gpu, Target, runs
 from engine.plan import ops
 
 _THREADS = 256  # of kernels/ops/average_pool.cu
 _PIXELS = (32, 16, 8, 4)  # that one thread of average_parts sums: fewer in small maps
 _PACKS = 8  # neighbouring packs that a block takes at most: whole cache lines
 _LEAST_AREA = 33  # pixels: in smaller maps a thread for each channel is as fast
-_MOST_BLOCKS = 65535
 
 
 def squeeze_of(gpu: Gpu, gate: ops.Gate | None) -> dict[str, int]:
@@ -73,7 +72,7 @@ def sum_parts(gpu: Gpu, src: ops.Tensor, gate: ops.Gate | None = None) -> tuple[
         wide=width,
         **squeeze_of(gpu, gate),
     )
-    grid = chunks, min(parts, _MOST_BLOCKS), min(rows, _MOST_BLOCKS)
+    grid = chunks, min(parts, MOST_GRID), min(rows, MOST_GRID)
     gpu.launch_grid(kernel, grid, _THREADS, **arguments)
     return parts, chunks
 

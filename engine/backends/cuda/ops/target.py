@@ -18,6 +18,7 @@ _NARROW_SUM = 48  # products at most
 # Kilobytes of shared memory that a block may have.
 _SHARED = {(7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99, (9, 0): 227, (10, 0): 227}
 _LEAST_SHARED = 99  # on any other card
+BLOCK_RESERVED = 1 << 10  # bytes of an SM that the system reserves for each block
 
 
 def most_shared_bytes(capability: tuple[int, int]) -> int:

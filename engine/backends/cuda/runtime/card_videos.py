@@ -19,15 +19,14 @@ from engine.arrays import Array
 from engine.backends.base import DeviceFrame, Nv12
 from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.driver.context import Context
+from engine.backends.cuda.ops.gpu import THREADS, align
+from engine.backends.cuda.ops.target import COLOURS
 from engine.backends.cuda.runtime.device_blocks import DeviceBlocks, Lease
 from engine.concurrency import fork_safety
 from engine.vision import yuv
 
 _KERNEL = "frame_to_rgb"
-_THREADS = 256
 _PACK = 4  # pixels of a work item
-_CHANNELS = 3
-_ALIGNMENT = 256
 _TOGETHER = 8  # frames of one lease, which takes longer than a frame's kernel
 _MOST_TOGETHER = 64 << 20  # bytes
 _DECODER_STREAM = 0  # CU_STREAM_LEGACY
@@ -105,7 +104,7 @@ class CardIntake:
     ) -> DeviceFrame | None:
         width, height = frame.size
         packs = -(-width // _PACK)
-        row_step = packs * _PACK * _CHANNELS
+        row_step = packs * _PACK * COLOURS
         lease = self._room(row_step * height)
         if lease is None:
             return None
@@ -123,22 +122,22 @@ class CardIntake:
             **factors,
         }
         values = compiler.in_order(_KERNEL, arguments)
-        blocks = min(-(-packs * height // _THREADS), self._most_blocks)
+        blocks = min(-(-packs * height // THREADS), self._most_blocks)
         with self._context.enqueue_lock:
             api.record(self._decoded, _DECODER_STREAM)
             api.wait_for(self._stream.handle, self._decoded)
-            self._kernels.launch(_KERNEL, (blocks, 1, 1), _THREADS, values, stream=self._stream)
+            self._kernels.launch(_KERNEL, (blocks, 1, 1), THREADS, values, stream=self._stream)
             api.record(self._converted[place], self._stream.handle)
         self._owners[place] = owner, lease
         wait = partial(self._wait, self._count)
         self._count += 1
-        shape = height, row_step // _CHANNELS, _CHANNELS
+        shape = height, row_step // COLOURS, COLOURS
         to_host = partial(_pixels, self._context, shape, pointer, lease, width, wait)
         return DeviceFrame(pointer, row_step, lease, wait, to_host)
 
     def _room(self, size: int) -> Lease | None:
         """Return a lease with room for a frame after `_left` others."""
-        size = -(-size // _ALIGNMENT) * _ALIGNMENT
+        size = align(size)
         if self._lease is None or not self._left or size != self._size:
             together = max(1, min(_TOGETHER, _MOST_TOGETHER // size))
             self._lease = self._leased(size * together)

@@ -14,13 +14,13 @@ from engine.arrays import Array
 from engine.backends.base import DecodedJpeg
 from engine.backends.cuda.driver import nvjpeg
 from engine.backends.cuda.driver.context import Context
+from engine.backends.cuda.ops.gpu import align
+from engine.backends.cuda.ops.target import COLOURS
 from engine.backends.cuda.runtime.device_blocks import DeviceBlocks
 from engine.errors import DeviceError
 from engine.vision.plain_jpeg import PlainJpeg
 
 _UNITS = 2  # one parses and submits a batch while the engine decodes that of the other
-_CHANNELS = 3
-_ALIGNMENT = 256
 
 _log = logging.getLogger("engine")
 
@@ -108,11 +108,8 @@ class CardJpegDecoder:
         return found
 
     def _decode(self, jpegs: Sequence[PlainJpeg]) -> list[DecodedJpeg | None]:
-        pitches = [each.width * _CHANNELS for each in jpegs]
-        sizes = [
-            -(-pitch * each.height // _ALIGNMENT) * _ALIGNMENT
-            for pitch, each in zip(pitches, jpegs, strict=True)
-        ]
+        pitches = [each.width * COLOURS for each in jpegs]
+        sizes = [align(pitch * each.height) for pitch, each in zip(pitches, jpegs, strict=True)]
         *starts, size = accumulate(sizes, initial=0)
         lease = self._blocks.lease(size)
         if lease is None:

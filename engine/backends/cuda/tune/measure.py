@@ -12,11 +12,11 @@ from engine.backends.cuda import conv
 from engine.backends.cuda.driver import graphs
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.lower.lowered import Lowered, Step
-from engine.backends.cuda.lower.memory_layout import align, lay_out_memory
+from engine.backends.cuda.lower.memory_layout import lay_out_memory
 from engine.backends.cuda.lower.squeeze_excite import partial_sums
 from engine.backends.cuda.lower.weights import lay_out_weights
 from engine.backends.cuda.ops.border import fill_with_noise
-from engine.backends.cuda.ops.gpu import Annotations
+from engine.backends.cuda.ops.gpu import Annotations, align
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d, Gate

@@ -163,6 +163,16 @@ def counted(monkeypatch, tmp_path):
     return compiled
 
 
+def test_pycuda_compiles_im2col_and_nvrtc_the_rest(monkeypatch):
+    suits = {(9, 0): Toolkit(None), None: Toolkit("/nvcc")}
+    monkeypatch.setattr(compiler, "toolkit", lambda capability=None: suits[capability])
+    made = {
+        file: compiler.source(file, (9, 0), "float32")._toolkit.nvcc
+        for file in ("conv/im2col.cu", "ops/add.cu")
+    }
+    assert made == {"conv/im2col.cu": "/nvcc", "ops/add.cu": None}
+
+
 @pytest.mark.parametrize(("place", "loaded"), [("", ["libnvrtc-builtins.so.13.0"]), (None, [])])
 def test_nvrtc_finds_its_second_library_next_to_it(monkeypatch, tmp_path, place, loaded):
     """A bare name is the linker's, which must not make the current folder a source of code."""

@@ -22,6 +22,7 @@ OLDEST = (7, 5)  # Turing
 _FOLDER = "engine/backends/cuda/kernels"  # how messages of the compiler name a kernel's file
 _HEADER = "common.cuh"  # joined before the other headers, which may use it
 _FUNCTIONS = "functions.cuh"  # joined before the activations
+_BY_PYCUDA = "conv/im2col.cu"  # which PyCUDA compiles by nvcc, where there is one
 _LOCAL_INCLUDE = re.compile(r'^#include ".*$|^#pragma once$', re.MULTILINE)
 _DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",), "int8": ("-DSTORE_INT8",)}
 
@@ -79,8 +80,8 @@ class Toolkit:
 def toolkit(capability: tuple[int, int] | None = None) -> Toolkit:
     """Return nvcc if it and its host compiler are installed, otherwise NVRTC.
 
-    For kernels that need nothing of nvcc, and a card that NVRTC knows, return NVRTC if there is
-    one: it takes half the time, which a first run waits for.
+    For kernels that are better compiled by NVRTC, and a card that it knows, return NVRTC if there
+    is one: it takes half the time, which a first run waits for.
     """
     if capability is not None and _nvrtc_suits(library.surroundings(), capability):
         return Toolkit(None)
@@ -276,8 +277,12 @@ class Source:
 
 @lru_cache(maxsize=128)
 def source(file: str, capability: tuple[int, int], precision: str) -> Source:
-    """Return the portable kernels of one file, as in "ops/add.cu"."""
-    return Source(_joined((file,)), _DEFINES[precision], capability)
+    """Return the portable kernels of one file, as in "ops/add.cu".
+
+    NVRTC compiles them in half the time that nvcc takes, which a first run waits for.
+    """
+    for_nvrtc = file != _BY_PYCUDA
+    return Source(_joined((file,)), _DEFINES[precision], capability, for_nvrtc)
 
 
 def compile_image(

@@ -250,7 +250,8 @@ class _TapedKernels(HostKernels):
         self.launched = launched
         self.storing = storing
 
-    def load(self, files: object, tiles: object) -> None: ...
+    def is_loaded(self, module: object) -> bool:
+        return True
 
     def launch(self, *arguments: Any, stream: Any, **options: Any) -> None:
         launch = partial(super().launch, *arguments, stream=stream, **options)

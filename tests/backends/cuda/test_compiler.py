@@ -19,6 +19,9 @@ from engine.backends.cuda.kernels import sources
 from engine.errors import DeviceError
 from engine.plan.activations import ACTIVATIONS
 
+ADD = compiler.unit_of("add_two")
+EVERY_KERNEL = compiler.declared(compiler.translation_unit())
+
 
 @pytest.mark.parametrize(
     ("declaration", "kinds"),
@@ -167,10 +170,10 @@ def test_pycuda_compiles_im2col_and_nvrtc_the_rest(monkeypatch):
     suits = {(9, 0): Toolkit(None), None: Toolkit("/nvcc")}
     monkeypatch.setattr(compiler, "toolkit", lambda capability=None: suits[capability])
     made = {
-        file: compiler.source(file, (9, 0), "float32")._toolkit.nvcc
-        for file in ("conv/im2col.cu", "ops/add.cu")
+        name: compiler.source(compiler.unit_of(name), (9, 0), "float32")._toolkit.nvcc
+        for name in ("im2col_elements_packed", "im2col_windows", "add_two")
     }
-    assert made == {"conv/im2col.cu": "/nvcc", "ops/add.cu": None}
+    assert made == {"im2col_elements_packed": "/nvcc", "im2col_windows": "/nvcc", "add_two": None}
 
 
 @pytest.mark.parametrize(("place", "loaded"), [("", ["libnvrtc-builtins.so.13.0"]), (None, [])])
@@ -191,7 +194,7 @@ def test_nvrtc_finds_its_second_library_next_to_it(monkeypatch, tmp_path, place,
 
 
 def test_a_warm_start_runs_no_compiler(counted):
-    source = compiler.source("ops/add.cu", (9, 0), "float32")
+    source = compiler.source(ADD, (9, 0), "float32")
     assert not source.is_compiled
     assert source.image() == b"cubin"
     assert source.is_compiled
@@ -200,25 +203,25 @@ def test_a_warm_start_runs_no_compiler(counted):
 
 
 def test_another_card_precision_text_or_toolkit_is_compiled_anew(counted, monkeypatch):
-    first = compiler.source("ops/add.cu", (9, 0), "float32")
+    first = compiler.source(ADD, (9, 0), "float32")
     first.image()
-    compiler.source("ops/add.cu", (8, 0), "float32").image()
-    compiler.source("ops/add.cu", (9, 0), "float16").image()
-    compiler.source("ops/multiply.cu", (9, 0), "float32").image()
+    compiler.source(ADD, (8, 0), "float32").image()
+    compiler.source(ADD, (9, 0), "float16").image()
+    compiler.source(compiler.unit_of("multiply"), (9, 0), "float32").image()
     replace(first, text="other text").image()
     monkeypatch.setattr(FakeToolkit, "identity", "nvrtc 13.1")
     first.image()
     assert len(counted) == 6
 
 
-def test_each_portable_kernel_is_found_in_its_file():
-    declared = {
-        kernel: path
-        for path, text in sources.compiled_together().items()
-        for kernel in compiler.declared(text + sources.by_name()["common.cuh"])
-    }
-    assert {kernel: compiler.file_of(kernel) for kernel in declared} == declared
-    assert set(compiler.declared(compiler.translation_unit())) == set(declared)
+@pytest.mark.parametrize("kernel", EVERY_KERNEL)
+def test_each_portable_kernel_is_compiled_with_none_but_its_pair(kernel):
+    unit = compiler.unit_of(kernel)
+    together = {each for each in EVERY_KERNEL if compiler.unit_of(each) == unit}
+    assert kernel in together <= {unit.name, f"{unit.name}_packed"}
+    assert set(compiler.declared(unit.text())) == together
+    lines = sources.compiled_together()[unit.file].count("\n")
+    assert unit.text().split(f'/{unit.file}"\n')[1].count("\n") == lines
 
 
 def test_nvcc_without_a_host_compiler_leaves_the_work_to_nvrtc(monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.driver import compiler
+from engine.backends.cuda.driver.compiler import Unit, unit_of
 from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.ops.gpu import Gpu
 from engine.backends.cuda.ops.target import Target
@@ -38,16 +37,22 @@ class NotedKernels:
             return self
         return NotedKernels(precision, self._noted)
 
-    def load(self, files: Iterable[str], tiles: Iterable[Any]) -> None:
-        self._noted += [(self._precision, file, 0) for file in files]
-        self._noted += [(self._precision, tile, tile.shared_bytes) for tile in tiles]
+    def is_loaded(self, module: object) -> bool:
+        return False
+
+    def image(self, module: object) -> bytes:
+        return b""
+
+    def load(self, module: Any, image: bytes) -> None:
+        shared = 0 if isinstance(module, Unit) else module.shared_bytes
+        self._noted.append((self._precision, module, shared))
 
     def tile(self, tile: object, shared: int) -> Any:
         self._noted.append((self._precision, tile, shared))
         return SimpleNamespace(launch=lambda *arguments, **options: None)
 
     def launch(self, name: str, *arguments: object, **options: object) -> None:
-        self._noted.append((self._precision, compiler.file_of(name), 0))
+        self._noted.append((self._precision, unit_of(name), 0))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +83,7 @@ def test_every_kernel_of_the_first_run_is_loaded_before(plan: Plan, precision: s
         step.enqueue(gpu.of(step.op))
     assert len(set(asked)) > 2
     assert set(asked) < set(early)
-    ends = {file for _, file, _ in set(early) - set(asked) if isinstance(file, str)}
+    ends = {unit.file for _, unit, _ in set(early) - set(asked) if isinstance(unit, Unit)}
     expected = {f"vision/{name}.cu" for name in ("border", "nms", "pictures")}
     checked = {"ops/largest.cu"} if precision == "float16" else set()
     assert ends - {"vision/heads.cu"} == expected | checked

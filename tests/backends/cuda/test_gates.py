@@ -225,7 +225,7 @@ def test_results_do_not_depend_on_the_shared_memory(
 @needs_gxx
 def test_pieces_may_have_more_floats_than_an_int_counts() -> None:
     runner = 'extern "C" float* place(int piece, int hidden) { return piece_of(0, piece, hidden); }'
-    text = "\n".join(['#include "host.h"', compiler._joined(()), runner])
+    text = "\n".join(['#include "host.h"', compiler._joined({}), runner])
     place = compile_library(text, ()).place
     place.restype = ctypes.c_void_p
     assert place(3, 7) == 3 * 8 * 4

@@ -115,7 +115,7 @@ def test_sgemm_is_float32_and_tf32_is_not(device):
 
 
 def test_both_compilers_make_kernels_that_load(device):
-    source = compiler.source("vision/border.cu", device.card.capability, "float32")
+    source = compiler.source(compiler.unit_of("enter"), device.card.capability, "float32")
     for tools in (compiler.toolkit(), Toolkit(None)):
         try:
             contents = compiler.compile_image(source.text, (), source.capability, tools)

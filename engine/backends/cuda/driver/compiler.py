@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.backends.cuda.driver import compile_cache, library, nvrtc
 from engine.backends.cuda.kernels import sources
@@ -26,9 +26,8 @@ _BY_PYCUDA = "conv/im2col.cu"  # which PyCUDA compiles by nvcc, where there is o
 _LOCAL_INCLUDE = re.compile(r'^#include ".*$|^#pragma once$', re.MULTILINE)
 _DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",), "int8": ("-DSTORE_INT8",)}
 
-_KERNEL = re.compile(
-    r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)'
-)
+_ENTRY = re.compile(r'extern "C" __global__ void(?: __launch_bounds__\([^)]*\))?')
+_KERNEL = re.compile(rf"{_ENTRY.pattern}\s+(\w+)\(([^)]*)\)")
 _PAIR = re.compile(r"^SCALAR_AND_PACKED\((\w+), (\w+)\)", re.MULTILINE)  # see common.cuh
 # Parameter lists that several kernels share.
 _PARAMETERS = re.compile(r"^#define (\w+_PARAMETERS)\s((?:.*\\\n)*.*)$", re.MULTILINE)
@@ -112,38 +111,63 @@ def _toolkit(_: library.Surroundings) -> Toolkit:
 @lru_cache(maxsize=1)
 def translation_unit() -> str:
     """Return all portable kernels after the activations; #line directives name the real files."""
-    return _joined(
-        tuple(sorted(path for path in sources.compiled_together() if path.endswith(".cu")))
-    )
+    known = sources.compiled_together()
+    return _joined({path: known[path] for path in sorted(known) if path.endswith(".cu")})
 
 
-def _joined(files: tuple[str, ...]) -> str:
+def _joined(files: Mapping[str, str]) -> str:
     """Return some files of kernels after the activations and all headers."""
     known = sources.compiled_together()
     headers = (path for path in known if path.endswith(".cuh") and path != _FUNCTIONS)
-    order = *sorted(headers, key=lambda path: (path != _HEADER, path)), *files
+    order = sorted(headers, key=lambda path: (path != _HEADER, path))
+    texts = {**{path: known[path] for path in order}, **files}
     return "\n".join(
         [
             activate_function(),
-            *(f'#line 1 "{_FOLDER}/{n}"\n{_LOCAL_INCLUDE.sub("", known[n])}' for n in order),
+            *(
+                f'#line 1 "{_FOLDER}/{path}"\n{_LOCAL_INCLUDE.sub("", text)}'
+                for path, text in texts.items()
+            ),
         ]
     )
 
 
+class Unit(NamedTuple):
+    """What is compiled at once: one portable kernel, or both of SCALAR_AND_PACKED."""
+
+    file: str  # as in "ops/add.cu"
+    name: str
+
+    def text(self) -> str:
+        """Return the kernel with what it includes.
+
+        The other kernels of its file become templates that nothing instantiates, so that a first
+        run does not wait for them.
+        """
+        text = sources.compiled_together()[self.file]
+        text = _PAIR.sub(lambda pair: pair[0] if pair[1] == self.name else "", text)
+        text = _KERNEL.sub(lambda kernel: self._declaration(*kernel.group(0, 1)), text)
+        return _joined({self.file: text})
+
+    def _declaration(self, text: str, name: str) -> str:
+        return text if name == self.name else _ENTRY.sub("template <int> __device__ void", text)
+
+
 @lru_cache(maxsize=1)
-def _files() -> dict[str, str]:
-    """Map every portable kernel to its file."""
+def _units() -> dict[str, Unit]:
+    """Map every portable kernel to its unit."""
     found = {}
     for path, text in sources.compiled_together().items():
-        names = [name for name, _ in (*_KERNEL.findall(text), *_PAIR.findall(text))]
-        found.update(dict.fromkeys(names, path))
-        found.update({f"{name}_packed": path for name, _ in _PAIR.findall(text)})
+        if path.endswith(".cu"):
+            found.update({name: Unit(path, name) for name, _ in _KERNEL.findall(text)})
+            for name, _ in _PAIR.findall(text):
+                found[name] = found[f"{name}_packed"] = Unit(path, name)
     return found
 
 
-def file_of(kernel: str) -> str:
-    """Return the file of a kernel that is compiled together with others, as in "ops/add.cu"."""
-    return _files()[kernel]
+def unit_of(kernel: str) -> Unit:
+    """Return what a portable kernel is compiled with."""
+    return _units()[kernel]
 
 
 def activate_function() -> str:
@@ -276,13 +300,12 @@ class Source:
 
 
 @lru_cache(maxsize=128)
-def source(file: str, capability: tuple[int, int], precision: str) -> Source:
-    """Return the portable kernels of one file, as in "ops/add.cu".
+def source(unit: Unit, capability: tuple[int, int], precision: str) -> Source:
+    """Return the source of one portable kernel.
 
-    NVRTC compiles them in half the time that nvcc takes, which a first run waits for.
+    NVRTC compiles it in half the time that nvcc takes, which a first run waits for.
     """
-    for_nvrtc = file != _BY_PYCUDA
-    return Source(_joined((file,)), _DEFINES[precision], capability, for_nvrtc)
+    return Source(unit.text(), _DEFINES[precision], capability, unit.file != _BY_PYCUDA)
 
 
 def compile_image(

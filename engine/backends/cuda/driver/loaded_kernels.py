@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from engine.backends.cuda.driver import compiler, tiles
-from engine.backends.cuda.driver.compiler import EARLY_STARTS, parameters
+from engine.backends.cuda.driver.compiler import EARLY_STARTS, Unit, parameters
 from engine.backends.cuda.driver.launch import Function, Module
 from engine.backends.cuda.driver.tiles import Tile
 from engine.concurrency.cores import usable_cores
@@ -19,8 +19,7 @@ _ALIKE = {"tf32": ("float32",)}  # precisions that share kernels
 class Kernels:
     """The kernels of one precision in the context that loads them.
 
-    A file of kernels is compiled and loaded when one of them is first launched, or ahead by
-    `load`.
+    A kernel is compiled and loaded when it is first launched, or ahead by `load_together`.
     """
 
     def __init__(
@@ -31,22 +30,13 @@ class Kernels:
         self._capability = capability
         self._precision = precision
         self._is_early = capability >= EARLY_STARTS
-        self._modules: dict[str | Tile, Module] = {}  # by the file, or by the tile
-        self._functions: dict[tuple[str | Tile, str, int], Function] = {}
+        self._modules: dict[Unit | Tile, Module] = {}
+        self._functions: dict[tuple[Unit | Tile, str, int], Function] = {}
 
     def storing(self, precision: str) -> Kernels:
         """Return the kernels that store a precision: these if they do."""
         are_alike = precision in (self._precision, *_ALIKE.get(self._precision, ()))
         return self if are_alike else self._others(precision)
-
-    def load(self, files: Iterable[str], wanted: Iterable[Tile]) -> None:
-        """Compile files of kernels and tiles, on all cores at once, and load them."""
-        modules: set[str | Tile] = {*files, *wanted}
-        missing = modules - self._modules.keys()
-        with closing(ThreadPool(usable_cores(), "cuda-compile")) as pool:
-            images = {each: pool.submit(self._image, each) for each in missing}
-            for each in missing:
-                self._modules[each] = Module(images[each].result())
 
     def launch(
         self,
@@ -59,7 +49,7 @@ class Kernels:
         shared: int = 0,
     ) -> None:
         """Enqueue a kernel; `shared` bytes are its dynamic shared memory."""
-        function = self._function(compiler.file_of(name), name, shared)
+        function = self._function(compiler.unit_of(name), name, shared)
         kinds = parameters(name).values()
         values = [kind(value) for kind, value in zip(kinds, arguments, strict=True)]
         function.launch(grid, threads, values, stream=stream.handle, early=self._is_early)
@@ -73,15 +63,32 @@ class Kernels:
         while self._modules:
             self._modules.popitem()[1].close()
 
-    def _function(self, module: str | Tile, name: str, shared: int) -> Function:
+    def is_loaded(self, module: Unit | Tile) -> bool:
+        return module in self._modules
+
+    def load(self, module: Unit | Tile, image: bytes) -> None:
+        """Load what `image` returned."""
+        self._modules[module] = Module(image)
+
+    def _function(self, module: Unit | Tile, name: str, shared: int) -> Function:
         key = module, name, shared
         if key not in self._functions:
-            if module not in self._modules:
-                self._modules[module] = Module(self._image(module))
+            if not self.is_loaded(module):
+                self.load(module, self.image(module))
             self._functions[key] = self._modules[module].function(name, shared=shared)
         return self._functions[key]
 
-    def _image(self, module: str | Tile) -> bytes:
+    def image(self, module: Unit | Tile) -> bytes:
+        """Return a compiled module, from the cache if possible; any thread may call this."""
         if isinstance(module, Tile):
             return tiles.image(module, self._capability)
         return compiler.source(module, self._capability, self._precision).image()
+
+
+def load_together(wanted: Iterable[tuple[Kernels, Unit | Tile]]) -> None:
+    """Compile what is missing, on all cores at once, and load it."""
+    missing = [(kernels, each) for kernels, each in wanted if not kernels.is_loaded(each)]
+    with closing(ThreadPool(usable_cores(), "cuda-compile")) as pool:
+        images = [pool.submit(kernels.image, each) for kernels, each in missing]
+        for (kernels, each), image in zip(missing, images, strict=True):
+            kernels.load(each, image.result())

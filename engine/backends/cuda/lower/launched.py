@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from engine.backends.cuda.driver import compiler
+from engine.backends.cuda.driver.compiler import Unit, unit_of
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.errors import DeviceError
@@ -31,11 +31,11 @@ class Launched:
     """Notes what is launched in one precision; has the methods of Kernels that op functions use."""
 
     storing: Any = None
-    files: set[str] = field(default_factory=set)
+    units: set[Unit] = field(default_factory=set)
     tiles: set[Tile] = field(default_factory=set)
 
     def launch(self, name: str, *_: object, **__: object) -> None:
-        self.files.add(compiler.file_of(name))
+        self.units.add(unit_of(name))
 
     def tile(self, tile: Tile, shared: int) -> Any:
         self.tiles.add(tile)
@@ -51,11 +51,11 @@ def kernels_of(lowered: Lowered) -> Mapping[str, Launched]:
     for launched in known.values():
         launched.storing = lambda precision: known.get(precision, own)
     names = (*_AT_THE_ENDS, *_WITH_BOXES) if lowered.decoders else _AT_THE_ENDS
-    own.files.update(map(compiler.file_of, names))
+    own.units.update(map(unit_of, names))
     if precision == "float16":
-        own.files.add(compiler.file_of(_FOR_HALVES))
+        own.units.add(unit_of(_FOR_HALVES))
         if lowered.target.floats:
-            known["float32"].files.add(compiler.file_of(_FOR_HALVES))
+            known["float32"].units.add(unit_of(_FOR_HALVES))
     context: Any = SimpleNamespace(
         kernels=lambda _: own,
         blas=SimpleNamespace(multiply=_do_nothing, allow_tf32=_do_nothing),

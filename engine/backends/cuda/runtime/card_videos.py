@@ -19,6 +19,7 @@ from engine.arrays import Array
 from engine.backends.base import DeviceFrame, Nv12
 from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.driver.context import Context
+from engine.backends.cuda.driver.loaded_kernels import load_together
 from engine.backends.cuda.ops.gpu import THREADS, align
 from engine.backends.cuda.ops.target import COLOURS
 from engine.backends.cuda.runtime.device_blocks import DeviceBlocks, Lease
@@ -76,7 +77,7 @@ class CardIntake:
         self._context = context
         self._blocks = blocks
         self._kernels = context.kernels("float32")
-        self._kernels.load([compiler.file_of(_KERNEL)], ())
+        load_together([(self._kernels, compiler.unit_of(_KERNEL))])
         self._most_blocks = context.card.multiprocessors * 8
         self._stream = _Stream(api.new_stream())
         self._decoded = api.event()

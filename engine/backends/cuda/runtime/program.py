@@ -28,6 +28,7 @@ from engine.backends.base import (
     TimedTicket,
 )
 from engine.backends.cuda.driver.context import Context
+from engine.backends.cuda.driver.loaded_kernels import load_together
 from engine.backends.cuda.lower import launched, lowering
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.weights import Prepare, lay_out_weights, prepare
@@ -582,5 +583,8 @@ def _load_kernels(context: Context, lowered: Lowered) -> None:
 
     Errors are not reported here: the step that needs a kernel will fail to load it again.
     """
-    for precision, wanted in launched.kernels_of(lowered).items():
-        context.kernels(precision).load(wanted.files, wanted.tiles)
+    load_together(
+        (context.kernels(precision), each)
+        for precision, kernels in launched.kernels_of(lowered).items()
+        for each in kernels.units | kernels.tiles
+    )

@@ -275,7 +275,7 @@ def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> se
     What is being compiled after `limit` seconds will be there the next time.
     """
     wanted: dict[tiles.Tile, Source] = {}
-    others = {compiler.source(compiler.file_of("noise"), target.capability, target.precision)}
+    others = {compiler.source(compiler.unit_of("noise"), target.capability, target.precision)}
     for op in unknown:
         for choice in shortlist(target, op):
             tile = conv.get(choice).tile(target.of(op), op)
@@ -290,9 +290,9 @@ def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> se
 def _portable(lowered: Lowered) -> set[Source]:
     capability = lowered.target.capability
     return {
-        compiler.source(file, capability, precision)
+        compiler.source(unit, capability, precision)
         for precision, kernels in kernels_of(lowered).items()
-        for file in kernels.files
+        for unit in kernels.units
     }
 
 

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from engine.arrays import Array
 from engine.vision.box_array import BoxArray, Values
+
+# A program knows whether it tracks: type checkers need not ask for a test.
+MaybeNone: TypeAlias = Any
 
 
 class Boxes:
     """Boxes, scores and classes; an index or a slice gives Boxes again."""
 
-    id = None  # numbers of a tracker, which there is not
-    is_track = False
-
-    def __init__(self, edges: BoxArray, orig_shape: tuple[int, int]) -> None:
+    def __init__(
+        self, edges: BoxArray, orig_shape: tuple[int, int], ids: Array | None = None
+    ) -> None:
+        """`ids` are the identities of a tracker."""
         self._edges = edges
+        self._ids = ids
         self.orig_shape = orig_shape
+
+    @property
+    def id(self) -> Values | MaybeNone:
+        """Return the identities of a tracker, (n,), or None."""
+        return None if self._ids is None else self._ids.astype(np.float32).view(Values)
+
+    @property
+    def is_track(self) -> bool:
+        return self._ids is not None
 
     @property
     def xyxy(self) -> Values:
@@ -52,13 +66,17 @@ class Boxes:
 
     @property
     def data(self) -> Values:
-        """Return (n, 6): left, top, right, bottom, score, class."""
-        columns = (self.xyxy, self.conf[:, None], self.cls[:, None])
-        return np.concatenate(columns, axis=1, dtype=np.float32).view(Values)
+        """Return (n, 6): left, top, right, bottom, score, class; after track() (n, 7).
+
+        Then the identity stands before the score.
+        """
+        columns = [each for each in (self.id, self.conf, self.cls) if each is not None]
+        parts = [self.xyxy, *(each[:, None] for each in columns)]
+        return np.concatenate(parts, axis=1, dtype=np.float32).view(Values)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return len(self), 6
+        return len(self), 7 if self.is_track else 6
 
     def cpu(self) -> Boxes:
         return self
@@ -78,7 +96,8 @@ class Boxes:
     def __getitem__(self, which: Any) -> Boxes:
         if isinstance(which, (int, np.integer)):
             which = [range(len(self))[which]]
-        return Boxes(self._edges[which], self.orig_shape)
+        ids = None if self._ids is None else self._ids[which]
+        return Boxes(self._edges[which], self.orig_shape, ids)
 
     def __repr__(self) -> str:
         return f"<Boxes: {len(self)} in {self.orig_shape[1]} x {self.orig_shape[0]}>"

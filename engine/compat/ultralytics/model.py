@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from engine import loading
 from engine.arguments import check_kind, is_whole, whole
 from engine.backends import device_name
 from engine.compat.ultralytics.detectors import Detectors
+from engine.compat.ultralytics.following import Following, check_tracker
 from engine.compat.ultralytics.keywords import check
 from engine.compat.ultralytics.metrics import Metrics
 from engine.compat.ultralytics.results import Results, inside
@@ -55,7 +56,6 @@ _ONLY = {
     "visualize": False,
 }
 _INSTEAD = {
-    "track": "Use engine.track.Scene, or: python -m engine detect VIDEO --track",
     "tune": "Networks are trained with darknet",
     "benchmark": "Use: python -m engine benchmark",
     "embed": "Use engine.load(…).layer_outputs()",
@@ -100,6 +100,7 @@ class YOLO:
         # not a method: a cycle of references would leave a dropped network to the cyclic collector
         self._detectors = Detectors(partial(_loaded, self._files, self.model_name, task))
         self._device = "auto"
+        self._following: Following | None = None  # of the latest track()
 
     def __repr__(self) -> str:
         return f"<YOLO: {self.model_name}>"
@@ -166,7 +167,61 @@ class YOLO:
 
     __call__ = predict
 
-    def _predict(self, source: Any, options: _Options, *, keeps: bool) -> Iterator[Results]:
+    @overload
+    def track(
+        self,
+        source: Sources,
+        *,
+        stream: Literal[False] = False,
+        persist: bool = False,
+        tracker: str | None = None,
+        **options: Any,
+    ) -> list[Results]: ...
+
+    @overload
+    def track(
+        self,
+        source: Sources,
+        *,
+        stream: Literal[True],
+        persist: bool = False,
+        tracker: str | None = None,
+        **options: Any,
+    ) -> Iterator[Results]: ...
+
+    def track(
+        self,
+        source: Any,
+        *,
+        stream: bool = False,
+        persist: bool = False,
+        tracker: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Return predict(), whose boxes keep an identity from frame to frame in `boxes.id`.
+
+        Identities begin anew with each video and each call, unless `persist`: for a loop that
+        passes one frame after another. `conf` is 0.1, since boxes of low scores continue tracks.
+        A frame in which nothing is followed has all its boxes, and `boxes.id` is None.
+        """
+        check_tracker(tracker)
+        given = _Options(**_known({"conf": 0.1, **options}, "track()"))
+        if self._load(given).task != "detector":
+            raise InputError(f"track(): expected a detector, got a {self.task}")
+        if self._following is None or not persist:
+            self._following = Following()
+        follow = partial(self._following.follow, persist=persist)
+        found = self._predict(source, given, keeps=not stream, follow=follow)
+        return found if stream else list(found)
+
+    def _predict(
+        self,
+        source: Any,
+        options: _Options,
+        *,
+        keeps: bool,
+        follow: Callable[[Any, str], Any] | None = None,
+    ) -> Iterator[Results]:
         if source is None:
             raise InputError("source: expected a picture, got None. Could imread() not read it?")
         is_one = isinstance(source, _ONE) or hasattr(source, "size") or hasattr(source, "read")
@@ -174,7 +229,8 @@ class YOLO:
             check_kind("source", source, Iterable, "a picture, a name or several of them")
         detector = self._load(options)
         pictures = _Pictures([source] if is_one else source, options.vid_stride)
-        folder = options.run_folder(_task_of(detector)) if options.writes else None
+        mode = "predict" if follow is None else "track"
+        folder = options.run_folder(_task_of(detector), mode) if options.writes else None
         if folder is not None:
             folder.refuse_pictures_here([source] if is_one else source)
 
@@ -191,6 +247,8 @@ class YOLO:
                 if folder is not None:
                     stack.callback(folder.finish)
                 for result, item in _without_errors(pairs, is_one=is_one):
+                    if follow is not None:
+                        result = follow(result, result.path or item.name)
                     path = None if folder is None else folder.path
                     made = _results_of(result, item, path, keeps=keeps)
                     if folder is not None:
@@ -473,9 +531,9 @@ class _Options:
     def writes(self) -> bool:
         return self.save or self.save_txt or self.save_crop
 
-    def run_folder(self, task: str) -> RunFolder:
+    def run_folder(self, task: str, mode: str) -> RunFolder:
         return RunFolder(
-            Path(self.project or f"runs/{task}") / (self.name or "predict"),
+            Path(self.project or f"runs/{task}") / (self.name or mode),
             save=self.save,
             save_txt=self.save_txt,
             save_conf=self.save_conf,
@@ -518,9 +576,9 @@ def _multiple_of_stride(size: Size | None) -> Size | None:
     return tuple(rounded) if len(rounded) > 1 else rounded[0]
 
 
-def _known(options: dict[str, Any]) -> dict[str, Any]:
+def _known(options: dict[str, Any], where: str = "predict()") -> dict[str, Any]:
     """Return the options without those that change nothing; refuse unknown ones."""
-    check(_Options, options, where="predict()", only=_ONLY, unused=("verbose",))
+    check(_Options, options, where=where, only=_ONLY, unused=("verbose",))
     return {name: each for name, each in options.items() if name not in (*_ONLY, "verbose")}
 
 

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from engine.arrays import Array
-from engine.compat.ultralytics.boxes import Boxes
+from engine.compat.ultralytics.boxes import Boxes, MaybeNone
 from engine.compat.ultralytics.keywords import check
 from engine.errors import InputError
 from engine.files.atomic import make_folder, unwritable, write_new
@@ -26,13 +26,11 @@ from engine.vision.colours import colour_of
 from engine.vision.encode import encode, format_of
 from engine.vision.image import Picture, read, read_again
 from engine.vision.result import Result
+from engine.vision.serialize import TRACK_COLUMN, track_id
 from engine.vision.tables import Library, data_frame
 
 if TYPE_CHECKING:
     from PIL import Image
-
-# A program knows whether its network is a detector: type checkers need not ask for a test.
-MaybeNone: TypeAlias = Any
 
 _ONLY_PLOT = {
     "color_mode": "class",
@@ -125,7 +123,7 @@ class Results:
         """Return the boxes, or None for a classifier."""
         if isinstance(self.result, Classification):
             return None
-        return Boxes(self.result.boxes, self.orig_shape)
+        return Boxes(self.result.boxes, self.orig_shape, self.result.track_ids)
 
     @property
     def probs(self) -> Probs | MaybeNone:
@@ -181,7 +179,7 @@ class Results:
         return "".join(found) or "(no detections), "
 
     def summary(self, normalize: bool = False, decimals: int = 5) -> list[dict[str, Any]]:
-        """Return a dict for each box with name, class, confidence and box."""
+        """Return a dict for each box: name, class, confidence, box, and after track() identity."""
         if isinstance(self.result, Classification):
             return [
                 {
@@ -202,6 +200,7 @@ class Results:
                     name: round(value, decimals)
                     for name, value in zip(("x1", "y1", "x2", "y2"), row, strict=True)
                 },
+                **track_id(each),
             }
             for each, row in zip(found, edges.tolist(), strict=True)
         ]
@@ -229,13 +228,15 @@ class Results:
     @property
     def _columns(self) -> tuple[str, ...]:
         columns = ("name", "class", "confidence")
-        return columns if isinstance(self.result, Classification) else (*columns, "box")
+        if isinstance(self.result, Classification):
+            return columns
+        return (*columns, "box", *(() if self.result.track_ids is None else (TRACK_COLUMN,)))
 
     def _rows(self, normalize: bool, decimals: int) -> list[tuple[object, ...]]:
         return [tuple(each.values()) for each in self.summary(normalize, decimals)]
 
     def save_txt(self, txt_file: str | Path, save_conf: bool = False) -> str:
-        """Append a line for each box: class, centre, size and, with `save_conf`, the score.
+        """Append a line for each box: class, centre, size, with `save_conf` score, and identity.
 
         Of a classifier, these are the scores and names of the best five classes. Without a line
         no file is created.
@@ -243,7 +244,7 @@ class Results:
         if isinstance(self.result, Classification):
             lines = "".join(f"{each.score:.2f} {each.label}\n" for each in self.result.top(5))
         else:
-            lines = self.result.to_yolo(conf=save_conf)
+            lines = "".join(_label_lines(self.result, save_conf))
         if not lines:
             return str(txt_file)
         make_folder(Path(txt_file).parent)
@@ -380,6 +381,14 @@ class Results:
         if isinstance(self.result, Classification):
             raise InputError(f"{what}: expected boxes, got the probabilities of a classifier")
         return self.result
+
+
+def _label_lines(result: Result, has_scores: bool) -> Iterator[str]:
+    for row in range(len(result)):
+        each = result[row : row + 1]
+        line = each.to_yolo(conf=has_scores)
+        ids = [] if each.track_ids is None else each.track_ids.tolist()
+        yield " ".join([line.rstrip("\n"), *map(str, ids)]) + "\n" if line else ""
 
 
 def _next_name(folder: Path) -> str:

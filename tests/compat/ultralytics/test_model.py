@@ -463,8 +463,8 @@ def test_a_device_that_is_missing_is_an_error_at_once(folder):
 
 
 def test_what_is_not_here_has_a_line(model):
-    with pytest.raises(AttributeError, match=r"track: .* Use engine\.track\.Scene"):
-        model.track("street.mp4")
+    with pytest.raises(AttributeError, match=r"tune: .* Networks are trained with darknet"):
+        model.tune()
     assert not hasattr(model, "anything")
     with pytest.raises(InputError, match=r"int8: export\(\) supports only False"):
         model.export(int8=True)

@@ -2,8 +2,8 @@
 
 Up to OpenCV 4.5.3 getUnconnectedOutLayers(), NMSBoxes() and detect() return columns, so scripts of
 that time read `i[0]`; later ones return flat arrays, and scripts read `i`. Items of these arrays
-are numbers that can be indexed, so that both kinds of scripts run. Nothing found is an empty tuple
-in every OpenCV.
+are numbers of NumPy's that can be indexed, so that both kinds of scripts run. Nothing found is an
+empty tuple in every OpenCV.
 """
 
 from __future__ import annotations
@@ -16,45 +16,81 @@ import numpy as np
 from engine.arrays import Array
 
 
-class IntItem(int):
-    """An integer whose item 0 is itself."""
+class IntItem(np.int32):
+    """A number of NumPy's whose item 0 is itself."""
 
-    def __getitem__(self, index: int) -> int:
-        return (int(self),)[index]
+    def __getitem__(self, index: Any) -> Any:
+        return _item_of(np.int32(self), index)
 
-    def item(self) -> int:
-        return int(self)
+    def __repr__(self) -> str:
+        return repr(np.int32(self))
 
 
-class FloatItem(float):
-    """A float whose item 0 is itself."""
+class FloatItem(np.float32):
+    """A number of NumPy's whose item 0 is itself."""
 
-    def __getitem__(self, index: int) -> float:
-        return (float(self),)[index]
+    def __getitem__(self, index: Any) -> Any:
+        return _item_of(np.float32(self), index)
 
-    def item(self) -> float:
-        return float(self)
+    def __repr__(self) -> str:
+        return repr(np.float32(self))
+
+
+def _item_of(value: np.generic, index: Any) -> Any:
+    """Index a number as a row of a column; NumPy itself indexes it with () and with `...`."""
+    is_numpys = index is ... or isinstance(index, tuple)
+    return np.asarray(value)[index] if is_numpys else np.asarray([value])[index]
+
+
+_ITEMS: dict[type, type[np.generic]] = {np.int32: IntItem, np.float32: FloatItem}
 
 
 class Items(np.ndarray[Any, Any]):
-    """A flat array of int32 or float32 whose items can be indexed like rows of a column."""
+    """A flat array of int32 or float32 whose items can be indexed like rows of a column.
+
+    A flat part of it is one, too. What is computed from it is an array of NumPy's or a number.
+    """
+
+    __array_priority__ = -1.0  # np.concatenate() of these gives a plain array
 
     @classmethod
     def of(cls, values: Any, kind: type[np.generic]) -> Items:
         return np.asarray(values, kind).reshape(-1).view(cls)
 
     def __getitem__(self, index: Any) -> Any:
-        value = super().__getitem__(index)
-        return self._item(value) if isinstance(value, np.generic) else value
+        value = np.asarray(self)[index]
+        if isinstance(value, np.ndarray):
+            return value.view(Items) if self.ndim == value.ndim == 1 else value
+        return _item(value)
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self._item, np.asarray(self).tolist())
+        return map(_item, np.asarray(self))
+
+    def __array_wrap__(
+        self, array: Array, context: Any = None, return_scalar: bool | None = None
+    ) -> Any:
+        """Return an array that was changed in place, or what an operation computes.
+
+        NumPy 1 does not say whether it wants a number; there a single value becomes one.
+        """
+        plain = np.asarray(array)
+        if array is self or plain.ndim:
+            return self if array is self else plain
+        return plain if return_scalar is False else plain[()]
 
     def flatten(self, *_: Any, **__: Any) -> Array:
         return np.array(self)
 
-    def _item(self, value: Any) -> IntItem | FloatItem:
-        return IntItem(value) if self.dtype.kind == "i" else FloatItem(value)
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+    def __reduce__(self) -> Any:
+        return np.asarray(self).__reduce__()
+
+
+def _item(value: Any) -> Any:
+    kind = _ITEMS.get(type(value))
+    return kind(value) if kind else value
 
 
 Found: TypeAlias = "Items | tuple[()]"

@@ -21,6 +21,7 @@ from engine import extras
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
 from engine.sources.card_decoder import CARD_ERRORS, CardDecoder, CardVideo, quarter_turns
+from engine.sources.cut_off import is_cut_off
 from engine.sources.media import is_camera, is_url
 from engine.vision import picture_limits
 from engine.vision.decode import check_size
@@ -48,6 +49,8 @@ _LIVE_THREADS = 2  # each after the first delays H.264 by a frame; FFmpeg's defa
 _CARD_THREADS = 4  # which feed a card's decoder; more do not make it faster
 _PLAYLISTS = frozenset({"concat", "dash", "hls", "imf", "sdp", "webm_dash_manifest"})
 _PADDING_PIXELS = 1 << 20
+_SPARE_FRAMES = 2  # which may be stated and not there
+_MICROSECONDS = 1_000_000  # the unit of a container's duration
 _CAMERAS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}
 
 
@@ -115,7 +118,7 @@ def frames(
         except FFmpegError as error:
             reason = f"{error.strerror}"
             if is_live and not _is_about_card(error):
-                raise _broken(name, count, error) from None
+                raise _broken(name, count, str(error.strerror)) from None
     # The CPU tells whether it is the video that is broken.
     first = 0 if is_live else count
     try:
@@ -128,14 +131,14 @@ def frames(
             count = each.number + 1
             yield each
     except FFmpegError as error:
-        raise _broken(name, count, error) from None
+        raise _broken(name, count, str(error.strerror)) from None
     if not count:
         raise ImageError(f"{shown(name)}: video: has no frames")
 
 
-def _broken(name: str, count: int, error: FFmpegError) -> ImageError:
+def _broken(name: str, count: int, reason: str) -> ImageError:
     where = f"breaks off after {count} frames" if count else "cannot be read"
-    return ImageError(f"{shown(name)}: video: {where}: {error.strerror}")
+    return ImageError(f"{shown(name)}: video: {where}: {reason}")
 
 
 def _is_about_card(error: FFmpegError) -> bool:
@@ -162,12 +165,31 @@ def _decoded(
             stream.codec_context.thread_count = _LIVE_THREADS if is_live else _CARD_THREADS
         average = stream.average_rate  # some versions of PyAV have a number type of their own
         rate = Fraction(average.numerator, average.denominator) if average else _DEFAULT_RATE
+        count, last = 0, 0.0
         for number, frame in enumerate(container.decode(stream)):
             _check_frame_size(frame, name)
             if on_card is not None:
                 on_card.check_frame(frame)
             seconds = frame.time if frame.time is not None else float(number / rate)
             yield DecodedFrame(number, seconds, rate, frame, on_card)
+            count, last = number + 1, max(last, seconds)
+        if is_live or not _lacks_frames(container, stream, count, last, rate):
+            return
+        if is_cut_off(name):
+            raise _broken(name, count, "the rest of the file is missing")
+
+
+def _lacks_frames(
+    container: InputContainer, stream: VideoStream, count: int, last: float, rate: Fraction
+) -> bool:
+    """Tell whether fewer frames were read than are stated, or than fill the stated duration.
+
+    `last` is the time of the last frame. Where nothing is stated, frames may be missing.
+    """
+    if stream.frames:
+        return count + _SPARE_FRAMES < stream.frames
+    end = last + float((1 + _SPARE_FRAMES) / rate)
+    return not container.duration or end < container.duration / _MICROSECONDS
 
 
 def live_frames(

@@ -1,0 +1,86 @@
+"""Whether a video file lacks its end, by the lengths that its container states."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+_BOXES = frozenset({b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide"})  # first ones
+_EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
+_FLV_TAG = 11  # bytes before the content of a tag; its length follows the tag
+_UNKNOWN_RIFF = (0, 0xFFFFFFFF)
+
+
+def is_cut_off(path: str) -> bool:
+    """Tell whether MP4, AVI, Matroska or FLV is shorter than it says; others do not say.
+
+    Durations alone do not tell: those of whole files include longer sound and the time for which
+    the last frame is shown.
+    """
+    if not Path(path).is_file():  # a pipe cannot be read twice
+        return False
+    with Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        head = file.read(12)
+        if head[4:8] in _BOXES:
+            return _end_of_boxes(file, size) > size
+        if head[:4] == b"RIFF":
+            return _end_of_riffs(file, size) > size
+        if head[:4] == _EBML:
+            return _end_of_segment(file) > size
+        return head[:3] == b"FLV" and not _ends_with_tag(file, size)
+
+
+def _end_of_boxes(file: BinaryIO, size: int) -> int:
+    at = 0
+    while at + 16 <= size:
+        file.seek(at)
+        head = file.read(16)
+        length = int.from_bytes(head[:4], "big")
+        if length == 1:
+            length = int.from_bytes(head[8:], "big")
+        if length < 8:  # 0 means up to the end
+            return size
+        at += length
+    return at
+
+
+def _end_of_riffs(file: BinaryIO, size: int) -> int:
+    """Return where the last part ends: AVI of more than a gigabyte has several."""
+    at = 0
+    while at + 8 <= size:
+        file.seek(at)
+        head = file.read(8)
+        length = int.from_bytes(head[4:], "little")
+        if head[:4] != b"RIFF" or length in _UNKNOWN_RIFF:
+            break
+        at += 8 + length
+    return at
+
+
+def _end_of_segment(file: BinaryIO) -> int:
+    file.seek(len(_EBML))
+    file.seek(_ebml_length(file) or 0, os.SEEK_CUR)
+    if file.read(len(_SEGMENT)) != _SEGMENT:
+        return 0
+    length = _ebml_length(file)
+    return 0 if length is None else file.tell() + length
+
+
+def _ebml_length(file: BinaryIO) -> int | None:
+    """Read a number whose leading zero bits tell its bytes; all ones mean that it is unknown."""
+    first = int.from_bytes(file.read(1), "big")
+    more = 8 - first.bit_length()
+    bits = 7 * (more + 1)
+    value = (first << 8 * more | int.from_bytes(file.read(more), "big")) & ((1 << bits) - 1)
+    return None if value == (1 << bits) - 1 else value
+
+
+def _ends_with_tag(file: BinaryIO, size: int) -> bool:
+    file.seek(size - 4)
+    length = int.from_bytes(file.read(4), "big")
+    if not _FLV_TAG <= length <= size - 4:
+        return False
+    file.seek(size - 4 - length)
+    return int.from_bytes(file.read(4)[1:], "big") + _FLV_TAG == length

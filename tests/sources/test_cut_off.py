@@ -1,0 +1,118 @@
+"""A video whose end is missing is reported; no whole one is, whatever its times are."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from engine.errors import ImageError
+from engine.sources.cut_off import is_cut_off
+from engine.sources.media import Media, MediaKind
+from engine.sources.reader import FrameSelection, read_items
+from engine.sources.video import frames
+from tests import needs
+
+av = needs.package("av")
+
+CODECS = {
+    "a.mp4": ("mpeg4", {"movflags": "faststart"}),
+    "fragments.mp4": ("mpeg4", {"movflags": "frag_keyframe+empty_moov"}),
+    "a.mov": ("mjpeg", {"movflags": "faststart"}),
+    "a.avi": ("mpeg4", {}),
+    "a.mkv": ("mpeg4", {}),
+    "a.webm": ("libvpx", {}),
+    "a.flv": ("flv1", {}),
+    "h264.mp4": ("libx264", {"movflags": "faststart"}),  # with B frames
+    "h264.mkv": ("libx264", {}),
+}
+COUNT = 20
+EVEN, STARTS_LATE = list(range(COUNT)), list(range(30, 30 + COUNT))
+VARIABLE = [number * (number + 1) // 2 for number in range(COUNT - 1)] + [500]
+SOUND = {"a.webm": "libopus", "a.flv": "libmp3lame"}
+
+
+def written(path, *, times=EVEN, sound_seconds=0):
+    """Write a video with a frame at each time, in tenths of a second, and sound, if any."""
+    codec, options = CODECS[path.name]
+    noise = np.random.default_rng(1)
+    with av.open(str(path), "w", options=options) as container:
+        stream = container.add_stream(codec, rate=10)
+        stream.width, stream.height = 64, 48
+        stream.pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"
+        stream.codec_context.gop_size = 5
+        sound = (
+            container.add_stream(SOUND.get(path.name, "mp2"), rate=48000) if sound_seconds else None
+        )
+        for time in times:
+            pixels = noise.integers(0, 255, (48, 64, 3), np.uint8)
+            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            frame.pts, frame.time_base = time, Fraction(1, 10)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+        for number in range(sound_seconds * 48000 // 1152 if sound else 0):
+            silence = av.AudioFrame.from_ndarray(
+                np.zeros((2, 1152), np.float32), format="fltp", layout="stereo"
+            )
+            silence.pts, silence.sample_rate = number * 1152, 48000
+            silence.time_base = Fraction(1, 48000)
+            container.mux(sound.encode(silence))
+        if sound:
+            container.mux(sound.encode())
+    return path
+
+
+def cut(path, part):
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * part)])
+    return path
+
+
+@pytest.mark.parametrize("part", [0.5, 0.75])
+@pytest.mark.parametrize(
+    "name", sorted(CODECS.keys() - {"fragments.mp4"})
+)  # which states no duration
+def test_a_video_without_its_end_breaks_off(tmp_path, name, part):
+    path = cut(written(tmp_path / name), part)
+    found = []
+    with pytest.raises(ImageError, match=r"breaks off after \d+ frames: "):
+        found.extend(frames(str(path)))
+
+
+def test_what_was_read_before_the_end_is_yielded(tmp_path):
+    path = str(cut(written(tmp_path / "a.mkv"), 0.5))
+    found = list(read_items([Media(path, MediaKind.VIDEO)], FrameSelection()))
+    assert [each.frame.number for each in found[:-1]] == list(range(len(found) - 1))
+    assert f"breaks off after {len(found) - 1} frames" in str(found[-1].source)
+    few = list(read_items([Media(path, MediaKind.VIDEO)], FrameSelection(max_frames=2)))
+    assert [each.frame.number for each in few] == [0, 1]
+
+
+@pytest.mark.parametrize("name", CODECS)
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"times": STARTS_LATE},
+        {"times": VARIABLE},
+        {"sound_seconds": 8},
+        {"times": STARTS_LATE, "sound_seconds": 1},
+    ],
+    ids=["even", "starts late", "variable", "longer sound", "shorter sound"],
+)
+def test_a_whole_video_is_not_reported(tmp_path, name, content):
+    path = written(tmp_path / name, **content)
+    assert not is_cut_off(str(path))
+    assert len(list(frames(str(path)))) >= COUNT  # a constant rate repeats frames
+
+
+def test_files_that_do_not_state_their_length(tmp_path):
+    path = written(tmp_path / "a.mkv")
+    content = path.read_bytes()
+    at = content.index(b"\x18\x53\x80\x67") + 4
+    path.write_bytes(content[:at] + b"\x01" + b"\xff" * 7 + content[at + 8 : -1000])
+    assert not is_cut_off(str(path))
+    for content in (b"", b"RIFF", b"RIFF\0\0\0\0AVI ", b"\x1a\x45\xdf\xa3", b"\0\0\0\0mdat" * 2):
+        path.write_bytes(content)
+        assert not is_cut_off(str(path))
+    assert not is_cut_off(str(tmp_path))
+    assert not is_cut_off("https://example.org/a.mp4")

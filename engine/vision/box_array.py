@@ -24,8 +24,19 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
     def cpu(self) -> Values:
         return self
 
-    def numpy(self) -> Array:
+    def numpy(self, *, force: bool = False) -> Array:
         return np.asarray(self)
+
+    def to(self, *targets: Any, dtype: Any = None, **_: Any) -> Values:
+        """Return a copy as another type of NumPy's or torch's; a device changes nothing."""
+        for each in (*targets, dtype):
+            kind = each.dtype if isinstance(each, np.ndarray) else each
+            name = str(kind)
+            if name.startswith("torch."):
+                kind = np.dtype(name.removeprefix("torch."))
+            if isinstance(kind, (np.dtype, type)):
+                return self if kind == self.dtype else self._as(kind)
+        return self
 
     def detach(self) -> Values:
         return self
@@ -48,6 +59,48 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
     def _as(self, dtype: Any) -> Values:
         return np.array(self, dtype).view(Values)
 
+    def dim(self) -> builtins.int:
+        return self.ndim
+
+    def numel(self) -> builtins.int:
+        return self.size
+
+    def unique(
+        self,
+        sorted: bool = True,
+        return_inverse: bool = False,
+        return_counts: bool = False,
+        dim: builtins.int | None = None,
+    ) -> Any:
+        """Return the different values, rising, and where they are and how often, if asked for."""
+        wanted: dict[str, Any] = {"return_inverse": return_inverse, "return_counts": return_counts}
+        made = np.unique(np.asarray(self), axis=dim, **wanted)
+        return tuple(map(_values, made)) if isinstance(made, tuple) else _values(made)
+
+    def unbind(self, dim: builtins.int = 0) -> tuple[Any, ...]:
+        return tuple(np.moveaxis(np.asarray(self).view(Values), dim, 0))
+
+    def view(self, *shape: Any, **named: Any) -> Any:
+        """Return the values in another shape, given as whole numbers, or NumPy's view."""
+        is_shape = bool(shape) and all(isinstance(each, builtins.int) for each in shape)
+        return self.reshape(shape) if is_shape else super().view(*shape, **named)
+
+    def argsort(self, *options: Any, descending: bool = False, **named: Any) -> Any:
+        """Return the indices that sort the values, from the last one on if `descending`."""
+        if "dim" in named:
+            named["axis"] = named.pop("dim")
+        order = np.asarray(self).argsort(*options, **named)
+        axis = options[0] if options else named.get("axis", -1)
+        return _values(np.flip(order, axis) if descending else order)
+
+    def sort(self, *options: Any, descending: bool | None = None, **named: Any) -> Any:
+        """Sort in place as NumPy does; with `descending` return values and indices, as torch."""
+        if descending is None:
+            return super().sort(*options, **named)
+        order = self.argsort(*options, descending=descending, **named)
+        axis = options[0] if options else named.get("dim", -1)
+        return _values(np.take_along_axis(np.asarray(self), order, axis)), order
+
     def __int__(self) -> builtins.int:
         return int(self.item())
 
@@ -66,8 +119,9 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
             return plain.view(Values)
         return plain if return_scalar is False else plain[()]
 
-    def __reduce__(self) -> Any:
-        return np.asarray(self).__reduce__()
+
+def _values(array: Array) -> Values:
+    return array.view(Values)
 
 
 class BoxArray(Values):
@@ -191,10 +245,12 @@ class BoxArray(Values):
         columns = (self._xywhn, self._scores, self._class_ids)
         return _boxes, (np.asarray(self), self._size, *columns)
 
-    def sort(self, *options: Any, **named: Any) -> None:
+    def sort(self, *options: Any, **named: Any) -> Any:
         """Sort in place, for np.sort() a copy, whose columns are then those of several boxes."""
-        super().sort(*options, **named)
-        self.__dict__.clear()
+        made = super().sort(*options, **named)
+        if made is None:
+            self.__dict__.clear()
+        return made
 
     def partition(self, *options: Any, **named: Any) -> None:
         super().partition(*options, **named)

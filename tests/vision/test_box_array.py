@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from engine.vision.box_array import BoxArray, Values
+from tests import needs
 from tests.vision.results import RESULT
 
 BOXES = RESULT.boxes
@@ -166,3 +167,59 @@ def test_copies_of_other_types_are_those_of_a_tensor():
     copy = values.clone()
     copy[:] = 0
     assert values.min() > 0
+
+
+def test_conversions_of_a_tensor():
+    edges = BOXES.xyxy
+    for same in (edges.to("cpu"), edges.to("cuda:0", non_blocking=True), edges.to(np.float32)):
+        assert same is edges
+    for kind in (np.int64, np.dtype("int64"), BOXES.cls.long()):
+        assert edges.to(kind).dtype == edges.to("cpu", kind).dtype == np.int64
+    assert edges.to(dtype=bool).dtype == bool
+    assert type(edges.cpu().numpy(force=True)) is np.ndarray
+    assert BOXES.to(int).conf.tolist() == BOXES.conf.tolist()
+
+
+def test_types_of_torch():
+    torch = needs.package("torch")
+    assert BOXES.xyxy.to(torch.int64).dtype == np.int64
+    assert BOXES.xyxy.to(torch.device("cpu"), torch.float16).dtype == np.float16
+
+
+def test_sizes_of_a_tensor():
+    assert BOXES.xyxy.dim() == 2
+    assert BOXES.xyxy.numel() == 12
+    assert BOXES.xyxy.view(-1).tolist() == BOXES.xyxy.view(12).tolist() == BOXES.ravel().tolist()
+    assert BOXES.xyxy.view(2, -1).shape == (2, 6)
+    assert BOXES.xyxy.view(np.ndarray).view(np.int32).dtype == np.int32
+    left, _, _, bottom = BOXES.xyxy.unbind(1)
+    assert (left.tolist(), bottom.tolist()) == (BOXES[:, 0].tolist(), BOXES[:, 3].tolist())
+
+
+def test_different_values():
+    classes = np.array([3, 1, 3]).view(Values)
+    assert [int(each) for each in classes.unique()] == [1, 3]
+    values, counts = classes.unique(return_counts=True)
+    assert (values.cpu().tolist(), counts.cpu().tolist()) == ([1, 3], [1, 2])
+    assert BOXES.xyxy[[0, 0]].view(Values).unique(dim=0).shape == (1, 4)
+
+
+def test_sorting_as_a_tensor_and_as_numpy():
+    scores = np.array([0.5, 0.9, 0.7], np.float32).view(Values)
+    assert scores.argsort(descending=True).cpu().tolist() == [1, 2, 0]
+    assert scores.argsort().tolist() == np.argsort(scores).tolist() == [0, 2, 1]
+    values, order = scores.sort(descending=True)
+    assert (values.tolist(), order.tolist()) == (sorted(scores.tolist(), reverse=True), [1, 2, 0])
+    assert scores.tolist() == np.array([0.5, 0.9, 0.7], np.float32).tolist()
+    assert scores.sort() is None
+    assert scores.tolist() == sorted(scores.tolist())
+    edges, _ = BOXES.sort(dim=0, descending=True)
+    assert edges.tolist() == np.sort(np.asarray(BOXES), axis=0)[::-1].tolist()
+    assert BOXES.conf.tolist() == RESULT.scores.tolist()
+
+
+def test_pickled_columns_keep_their_methods():
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        again = pickle.loads(pickle.dumps(BOXES.xyxy, protocol))
+        assert type(again) is Values
+        assert again.cpu().numpy().tolist() == BOXES.xyxy.tolist()

@@ -20,7 +20,7 @@ import ctypes
 import os
 from collections.abc import Iterable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_void_p, cast, pointer
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -102,7 +102,24 @@ Xywh = tuple[float, float, float, float]  # centre and size
 Decoded = tuple[str, str, Xywh]  # label, confidence in percent as text, box
 Scored = tuple[str, float, Xywh]  # label, probability, box
 
+_INSTEAD = {
+    "array_to_image": "Use make_image() and copy_image_from_bytes()",
+    "hasGPU": "Networks run on a GPU if there is one; set_gpu(-1) selects the CPU",
+    "lib": "Functions of the library are functions of this module, such as predict_image()",
+    "network_predict": "Use predict_image(), or engine.load(…).forward() for arrays",
+    "performBatchDetect": "Use network_predict_batch()",
+    "performDetect": "Use load_network() and detect_image()",
+}
+
 _device = "auto"  # global, because set_gpu() is called before load_network()
+
+
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
+
+    def __getattr__(name: str) -> Any:
+        """Say what to use in place of a name of darknet.py that is not here."""
+        hint = f". {_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise AttributeError(f"{name}: engine.compat.darknet has none{hint}")
 
 
 # ---------------------------------------------------------------- networks
@@ -300,8 +317,9 @@ class Outputs:
     def __len__(self) -> int:
         return len(self.__array__())
 
-    def __getitem__(self, index: int) -> float:
-        return float(self.__array__()[index])
+    def __getitem__(self, which: int | slice) -> Any:
+        """Return a number, or the list that a ctypes pointer gives for a slice."""
+        return self.__array__()[which].tolist()
 
 
 def get_network_boxes(

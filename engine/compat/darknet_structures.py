@@ -1,4 +1,4 @@
-"""The ctypes structures of darknet.py as Python objects."""
+"""The ctypes structures of darknet.py as Python objects; as there, fields may be left out."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from engine.errors import InputError
 class BOX(NamedTuple):
     """A box as centre and size."""
 
-    x: float
-    y: float
-    w: float
-    h: float
+    x: float = 0.0
+    y: float = 0.0
+    w: float = 0.0
+    h: float = 0.0
 
 
 @dataclass(eq=False)
 class IMAGE:
-    w: int
-    h: int
-    c: int
-    data: Any = field(repr=False)  # c * h * w values of float32 in 0..1, or a ctypes pointer
+    w: int = 0
+    h: int = 0
+    c: int = 0
+    data: Any = field(
+        default=None, repr=False
+    )  # c * h * w values of float32 in 0..1, or a ctypes pointer
 
     def rows(self, count: int, sides: tuple[int, int, int]) -> Array:
         """Return a copy of `count` images of these sides."""
@@ -37,6 +39,8 @@ class IMAGE:
     def numbers(self, size: int) -> Array:
         """Return the first numbers, which a pointer must have, and an array has and no more."""
         values: Array = self.data
+        if values is None:
+            raise InputError(f"image: expected {size} numbers, got none")
         if not isinstance(values, np.ndarray):
             owner = getattr(values, "_arr", None)  # that of ndarray.ctypes.data_as()
             if owner is not None and owner.size < size:
@@ -56,19 +60,19 @@ class Name(str):
         return str(self)
 
 
-@dataclass(frozen=True)
+@dataclass
 class METADATA:
-    classes: int
-    names: list[Name]
+    classes: int = 0
+    names: list[Name] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
 class DETECTION:
     """One box with a probability for each class."""
 
-    bbox: BOX
-    prob: Array
-    objectness: float
+    bbox: BOX = field(default_factory=BOX)
+    prob: Array = field(default_factory=lambda: np.empty(0, np.float32))
+    objectness: float = 0.0
 
     @property
     def classes(self) -> int:
@@ -84,9 +88,9 @@ class DETECTION:
 class Detections:
     """The boxes that get_network_boxes() returns; NMS sorts them and changes `prob`."""
 
-    xywh: Array  # (n, 4)
-    prob: Array  # (n, classes)
-    objectness: Array  # (n,)
+    xywh: Array = field(default_factory=lambda: np.empty((0, 4), np.float32))
+    prob: Array = field(default_factory=lambda: np.empty((0, 0), np.float32))  # (n, classes)
+    objectness: Array = field(default_factory=lambda: np.empty(0, np.float32))
 
     def __len__(self) -> int:
         return len(self.xywh)
@@ -103,8 +107,8 @@ class Detections:
 class DETNUMPAIR:
     """The boxes of one image of network_predict_batch()."""
 
-    num: int
-    dets: Detections
+    num: int = 0
+    dets: Detections = field(default_factory=Detections)
 
 
 @dataclass(eq=False)

@@ -109,9 +109,42 @@ def test_predict_image_returns_the_outputs_of_a_classifier(tiny_classifier):
     image = darknet.make_image(*sides, 3)
     outputs = darknet.predict_image(network, image)
     assert sum(outputs[number] for number in range(6)) == pytest.approx(1, abs=1e-5)
+    assert outputs[:6] == [outputs[number] for number in range(6)]
+    assert outputs[1:4] == outputs[:6][1:4]
     assert np.asarray(outputs).argmax() == max(range(len(outputs)), key=outputs.__getitem__)
     darknet.reset_rnn(network)
     darknet.free_network_ptr(network)
+
+
+def test_structures_are_made_without_arguments():
+    image = darknet.IMAGE()
+    assert (image.w, image.h, image.c, image.data) == (0, 0, 0, None)
+    with pytest.raises(InputError, match="image: expected 12 numbers, got none"):
+        image.numbers(12)
+    image.w, image.h, image.c = 2, 2, 3
+    image.data = np.zeros(12, np.float32)
+    darknet.copy_image_from_bytes(image, bytes(12))
+    assert darknet.BOX() == (0, 0, 0, 0)
+    assert (darknet.METADATA().classes, darknet.METADATA().names) == (0, [])
+    assert (darknet.DETECTION().bbox, darknet.DETECTION().classes) == (darknet.BOX(), 0)
+    assert (darknet.DETNUMPAIR().num, list(darknet.DETNUMPAIR().dets)) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("lib", "predict_image"),
+        ("hasGPU", "set_gpu"),
+        ("network_predict", "forward"),
+        ("performDetect", "detect_image"),
+        ("performBatchDetect", "network_predict_batch"),
+        ("array_to_image", "copy_image_from_bytes"),
+    ],
+)
+def test_missing_names_say_what_to_use(name, instead):
+    with pytest.raises(AttributeError, match=rf"^{name}: .* has none\. .*{instead}"):
+        getattr(darknet, name)
+    assert not hasattr(darknet, "nothing")
 
 
 def test_a_letterboxed_prediction(loaded, pictures):

@@ -92,7 +92,7 @@ def _translating(error: type[Exception]) -> Callable[[_Function], _Function]:
         def call(*given: Any, **named: Any) -> Any:
             try:
                 return function(*given, **named)
-            except (EngineError, TypeError) as caught:  # TypeError: an argument of another type
+            except (EngineError, TypeError, ValueError) as caught:  # by arguments of other types
                 if isinstance(caught, error):  # of a function that this one called
                     vars(caught)["func"] = function.__name__
                     raise
@@ -105,12 +105,13 @@ def _translating(error: type[Exception]) -> Callable[[_Function], _Function]:
 
 def _as_of_opencv(caught: Exception, error: type[Exception], function: str) -> Exception:
     """Return an error that is of OpenCV's class, too, with the attributes of that class."""
-    kind = type(caught)
+    is_ours = isinstance(caught, EngineError)
+    kind = type(caught) if is_ours else TypeError if isinstance(caught, TypeError) else ValueError
     text = str(caught)
-    if not isinstance(caught, EngineError) and f"{function}()" not in text:
+    if not is_ours and f"{function}()" not in text:
         text = f"{function}: {text}"
     made: Any = type(kind.__name__, (kind, error), {})(text)
-    if isinstance(caught, (InputError, TypeError)):
+    if isinstance(caught, InputError) or not is_ours:
         made.code = _BAD_ARGUMENT
     else:
         is_of_file = isinstance(caught, (ConfigError, WeightsError))

@@ -155,6 +155,8 @@ def test_errors_are_those_of_opencv(cv2, tmp_path):
         (lambda: cv2.dnn.NMSBoxes([[1, 2, 3, 4]], [], 0.1, 0.1), InputError, -5, "NMSBoxes"),
         (lambda: net.forward(5), TypeError, -5, "forward"),
         (lambda: net.getLayer(None), TypeError, -5, "getLayer"),
+        (lambda: net.setInput([[1, 2], [3]]), ValueError, -5, "setInput"),
+        (lambda: net.setInputShape("data", (1, "wide")), ValueError, -5, "setInputShape"),
         (lambda: cv2.dnn.readNetFromDarknet(5), InputError, -5, "readNetFromDarknet"),
         (lambda: cv2.dnn.readNetFromDarknet(), TypeError, -5, "readNetFromDarknet"),
     ):

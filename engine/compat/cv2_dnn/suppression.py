@@ -24,7 +24,9 @@ def NMSBoxes(
     top_k: int = 0,
 ) -> Found:
     """Return the indices of the boxes (left, top, width, height) to keep, best score first."""
-    _check_limits(score_threshold, nms_threshold, eta)
+    if not score_threshold >= 0:
+        raise InputError(f"score_threshold: expected 0 or more, got {score_threshold:g}")
+    _check_limits(nms_threshold, eta)
     boxes, numbers = _checked(bboxes, scores)
     return found(_kept(boxes, numbers, score_threshold, nms_threshold, eta, top_k), np.int32)
 
@@ -38,15 +40,20 @@ def NMSBoxesBatched(
     eta: float = 1.0,
     top_k: int = 0,
 ) -> Found:
-    """Do the same as NMSBoxes(), but only boxes of one class suppress each other."""
-    _check_limits(score_threshold, nms_threshold, eta)
+    """Do the same as NMSBoxes(), but only boxes of one class suppress each other.
+
+    As in OpenCV, a negative score threshold is accepted.
+    """
+    _check_limits(nms_threshold, eta)
     boxes, numbers = _checked(bboxes, scores)
     classes = np.asarray(class_ids, np.float64).reshape(-1)
     if len(classes) != len(boxes):
         raise InputError(f"class_ids: expected {len(boxes)}, one for each box, got {len(classes)}")
     # As in OpenCV, boxes of different classes are moved apart until they cannot overlap.
-    apart = (boxes[:, :2] + boxes[:, 2:]).max(initial=0) + 1
-    moved = boxes + np.outer(classes * apart, (1, 1, 0, 0))
+    with np.errstate(invalid="ignore"):
+        apart = np.fmax.reduce(boxes[:, :2] + boxes[:, 2:], axis=None, initial=0) + 1
+        moved = boxes.copy()
+        moved[:, :2] += (classes * apart)[:, None]
     return found(_kept(moved, numbers, score_threshold, nms_threshold, eta, top_k), np.int32)
 
 
@@ -55,10 +62,9 @@ def kept_boxes(boxes: Any, scores: Any, score_threshold: float, nms_threshold: f
     return np.asarray(NMSBoxes(boxes, scores, score_threshold, nms_threshold), np.intp).reshape(-1)
 
 
-def _check_limits(score_threshold: float, nms_threshold: float, eta: float) -> None:
-    for name, value in (("score_threshold", score_threshold), ("nms_threshold", nms_threshold)):
-        if not value >= 0:
-            raise InputError(f"{name}: expected 0 or more, got {value:g}")
+def _check_limits(nms_threshold: float, eta: float) -> None:
+    if not nms_threshold >= 0:
+        raise InputError(f"nms_threshold: expected 0 or more, got {nms_threshold:g}")
     if not eta > 0:
         raise InputError(f"eta: expected more than 0, got {eta:g}")
 
@@ -87,11 +93,10 @@ def _kept(
     kept = [order[:0]]
     while len(order):  # block by block: thousands of boxes may survive
         block, order = order[:_BLOCK], order[_BLOCK:]
-        block = block[_survivors(_overlaps(boxes[block], boxes[block]) > limit)]
+        block = block[_survivors(_covers(boxes[block], boxes[block], limit))]
         kept.append(block)
         if len(order):
-            is_covered = (_overlaps(boxes[block], boxes[order]) > limit).any(axis=0)
-            order = order[~is_covered]
+            order = order[~_covers(boxes[block], boxes[order], limit).any(axis=0)]
     return np.concatenate(kept)
 
 
@@ -109,7 +114,7 @@ def _kept_with_falling_limit(boxes: Array, order: Array, limit: Any, eta: Any) -
     kept: list[int] = []
     survivors = np.empty_like(boxes)
     for number, box in enumerate(boxes):
-        if kept and (_overlaps(box[None], survivors[: len(kept)]) > limit).any():
+        if kept and _covers(box[None], survivors[: len(kept)], limit).any():
             continue
         survivors[len(kept)] = box
         kept.append(number)
@@ -118,23 +123,35 @@ def _kept_with_falling_limit(boxes: Array, order: Array, limit: Any, eta: Any) -
     return np.asarray(order[kept])
 
 
+def _covers(first: Array, second: Array, limit: Any) -> Array:
+    """Tell which boxes overlap too much to keep both; so does one with an overlap of NaN."""
+    covers: Array = ~(_overlaps(first, second) <= limit)
+    return covers
+
+
 def _overlaps(first: Array, second: Array) -> Array:
     """Return the IoU of each box with each other; two boxes without an area count as the same.
 
     The steps and their precision are OpenCV's: programs have thresholds that are exact overlaps.
     """
     (ax, ay, aw, ah), (bx, by, bw, bh) = first.T[:, :, None], second.T[:, None]
-    both = _shared(ax, aw, bx, bw) * _shared(ay, ah, by, bh)
-    total = aw * ah + bw * bh
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        width, height = _shared(ax, aw, bx, bw), _shared(ay, ah, by, bh)
+        is_empty = (width <= 0) | (height <= 0) | _has_no_area(aw, ah) | _has_no_area(bw, bh)
+        both = np.where(is_empty, 0, width * height)
+        total = aw * ah + bw * bh
         distance = 1 - both / (total - both)
     distance = np.where(total <= np.finfo(np.float64).eps, 0, distance)
     return np.float32(1) - distance.astype(np.float32)
 
 
+def _has_no_area(width: Array, height: Array) -> Array:
+    return (width <= 0) | (height <= 0)
+
+
 def _shared(start: Array, length: Array, other: Array, other_length: Array) -> Array:
-    """Return the length that two ranges have in common."""
+    """Return the length that two ranges have in common, or a negative one."""
     is_first = start < other
     before = np.where(is_first, length, other_length) - np.abs(start - other)
-    shared: Array = np.minimum(before, np.where(is_first, other_length, length)).clip(0)
+    shared: Array = np.minimum(before, np.where(is_first, other_length, length))
     return shared

@@ -70,8 +70,9 @@ def test_wrong_arguments(boxes, scores, message):
 def test_limits_that_opencv_refuses(limits, message):
     with pytest.raises(InputError, match=message):
         cv2_dnn.NMSBoxes([[0, 0, 1, 1]], [1], *limits)
-    with pytest.raises(InputError, match=message):
-        cv2_dnn.NMSBoxesBatched([[0, 0, 1, 1]], [1], [0], *limits)
+    if not message.startswith("score_threshold"):
+        with pytest.raises(InputError, match=message):
+            cv2_dnn.NMSBoxesBatched([[0, 0, 1, 1]], [1], [0], *limits)
 
 
 def test_a_class_for_each_box():
@@ -88,3 +89,36 @@ def test_many_boxes_take_little_time():
     kept = cv2_dnn.NMSBoxes(boxes, random.random(20_000), 0.0, 0.3)
     assert 10_000 < len(kept) < 20_000
     assert perf_counter() - start < 120
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("boxes", "kept", "kept_of_classes"),
+    [
+        ([[0, 0, 10, 10], [NAN, 0, 10, 10], [50, 50, 5, 5]], [0, 2], [0, 1, 2]),
+        ([[0, 0, 10, 10], [0, 0, NAN, 10], [50, 50, 5, 5]], [0, 2], [0, 2]),
+        ([[0, 0, INF, 10], [0, 0, 10, 10], [50, 50, 5, 5]], [0, 1, 2], [0]),
+        ([[0, 0, 1e300, 1e300], [0, 0, 1e300, 1e300], [0, 0, 1, 1]], [0, 2], [0, 1, 2]),
+        ([[0, 0, 0, 0], [NAN, 0, 0, 0], [5, 5, NAN, 0]], [0], [0]),
+        ([[NAN] * 4] * 3, [0], [0]),
+    ],
+)
+def test_boxes_that_are_no_numbers_are_dropped_as_in_opencv(boxes, kept, kept_of_classes):
+    scores = [0.9, 0.8, 0.7]
+    for eta in (1.0, 0.9):
+        assert cv2_dnn.NMSBoxes(boxes, scores, 0.1, 0.4, eta).tolist() == kept
+    found = cv2_dnn.NMSBoxesBatched(boxes, scores, [0, 1, 0], 0.1, 0.4)
+    assert found.tolist() == kept_of_classes
+
+
+def test_a_negative_threshold_of_scores():
+    boxes, scores = [[0, 0, 10, 10], [100, 0, 10, 10]], [0.9, -0.5]
+    assert cv2_dnn.NMSBoxesBatched(boxes, scores, [0, 0], -1, 0.4).tolist() == [0, 1]
+    assert cv2_dnn.NMSBoxesBatched(boxes, scores, [0, 0], -0.1, 0.4).tolist() == [0]
+    with pytest.raises(InputError, match="score_threshold: expected 0 or more, got -1"):
+        cv2_dnn.NMSBoxes(boxes, scores, -1, 0.4)
+    with pytest.raises(InputError, match="nms_threshold: expected 0 or more, got -1"):
+        cv2_dnn.NMSBoxesBatched(boxes, scores, [0, 0], 0.1, -1)

@@ -216,7 +216,8 @@ def _split(content: bytes) -> list[bytes]:
 def _check_shape(shape: Any, count: int) -> None:
     if count == 0:
         raise InputError(f"{INPUT}: expected at least one, got none")
-    if shape not in ([count], [count, 1]):
+    is_whole = isinstance(shape, list) and all(type(each) is int for each in shape)
+    if not is_whole or shape not in ([count], [count, 1]):
         raise InputError(f"shape: expected [{count}, 1] for {count} elements, got {shape!r:.40}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
+from email.message import Message
 
 from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
@@ -92,13 +93,17 @@ class _Parts:
         self._header_name = self._header_value = b""
 
     def end_headers(self) -> None:
-        _, options = parse_options_header(self._disposition.decode("latin-1"))
-        self._is_file = b"filename" in options
-        if self._is_file:
-            self.files.append((_unescaped(options[b"filename"]), []))
+        disposition = self._disposition.decode("latin-1")
+        _, options = parse_options_header(disposition)
+        name = _extended_name(disposition)
+        if b"filename" in options:
+            name = _unescaped(options[b"filename"])
+        self._is_file = name is not None
+        if name is not None:
+            self.files.append((name, []))
         else:
-            name = options.get(b"name", b"")[:_MAX_HEADER_LENGTH]
-            self.fields.append((_unescaped(name), bytearray()))
+            field_name = options.get(b"name", b"")[:_MAX_HEADER_LENGTH]
+            self.fields.append((_unescaped(field_name), bytearray()))
 
     def add_content(self, data: bytes, start: int, end: int) -> None:
         if self._is_file:
@@ -112,6 +117,13 @@ class _Parts:
 
     def end(self) -> None:
         self.is_complete = True
+
+
+def _extended_name(disposition: str) -> str | None:
+    """Return the name in filename*=, which forms should not have, and some programs send alone."""
+    message = Message()
+    message["content-disposition"] = disposition
+    return message.get_filename()
 
 
 def _unescaped(name: bytes) -> str:

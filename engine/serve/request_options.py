@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -32,6 +33,7 @@ DETECTION_PARAMETERS = (
 CLASSIFICATION_PARAMETERS = ("top_k",)
 PICTURE_PARAMETERS = ("blur", "pixelate")
 _FRACTIONS = ("threshold", "nms", "overlap")
+_NUMBER = re.compile(r"[!-^`-~]+")  # Python also reads 1_0, digits of other scripts, and spaces
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,8 @@ def _number(name: str, value: Any) -> float | int:
     kind: Callable[[Any], float | int] = float if name in _FRACTIONS else int
     try:
         is_whole = not isinstance(value, float) or kind is float or value.is_integer()
-        if isinstance(value, bool) or not is_whole:
+        is_odd = isinstance(value, str) and not _NUMBER.fullmatch(value)
+        if isinstance(value, bool) or is_odd or not is_whole:
             raise ValueError
         return kind(value)
     except (TypeError, ValueError, OverflowError):

@@ -485,6 +485,8 @@ class Result:
         """Return this result with a picture in which classes are hidden for good, for crops()."""
         from engine.vision.hide import WAYS, hidden_classes, hide
 
+        if blur is None and pixelate is None and not self.hidden:
+            raise InputError("hide: expected classes for blur= or pixelate=, got none")
         hidden: set[int] = set(self.hidden)
         image = self._picture(picture).to_image()
         for way, classes in zip(WAYS, (blur, pixelate), strict=True):

@@ -16,7 +16,7 @@ from engine.errors import InputError
 from tests.serve.running import load, serving, until
 from tests.serve.test_limits import encoded, noise
 
-from engine.serve import remote_pictures  # isort: skip - `running` skips this without the extra
+from engine.serve import multipart, remote_pictures  # isort: skip - `running` skips this without the extra
 from engine.serve import access  # isort: skip
 from engine.serve.access import Access, AccessLog  # isort: skip
 
@@ -63,6 +63,13 @@ def test_json_brings_a_picture_and_settings(server, model, pictures):
     data_url = {"data": "data:image/png;base64," + text(pictures[0])}
     reply = post(server, "/detect?threshold=0.35", data_url, Accept="image/jpeg")
     assert reply.content.startswith(b"\xff\xd8")
+
+
+def test_a_name_in_rfc_2231_is_that_of_a_file():
+    content = form(("x.png", b"pixels")).replace(
+        b'filename="x.png"', b"filename*=UTF-8''a%20%C3%A4.png"
+    )
+    assert multipart.parse(content, FORM).files == [(b"pixels", "a ä.png")]
 
 
 @pytest.mark.parametrize("as_form", [True, False])

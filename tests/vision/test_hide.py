@@ -217,6 +217,13 @@ def test_unknown_classes_are_refused(classes, message):
     assert str(caught.value) == message
 
 
+def test_to_hide_nothing_is_a_mistake():
+    with pytest.raises(
+        InputError, match=r"hide: expected classes for blur= or pixelate=, got none"
+    ):
+        engine.load(device="cpu")(PARCEL).hide("qr")
+
+
 def test_what_a_hidden_code_says_is_not_drawn(monkeypatch):
     code = Code("secret", "QR Code", ((20, 20), (60, 20), (60, 60), (20, 60)), b"secret")
     box = np.array([[0.2, 0.25, 0.2, 0.25]], np.float32)

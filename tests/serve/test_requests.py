@@ -228,6 +228,13 @@ def test_kserve_infers_as_the_detector(server, detector, pictures):
     )
 
 
+@pytest.mark.parametrize("shape", [[True], [1.0, 1], 1, None])
+def test_a_shape_of_kserve_has_whole_numbers(server, pictures, shape):
+    given = {"name": "picture", "shape": shape, "datatype": "BYTES", "data": [text(pictures[0])]}
+    reply = post(server, "/v2/models/net/infer", {"inputs": [given]})
+    assert (reply.status, reply.error[:37]) == (400, "shape: expected [1, 1] for 1 elements")
+
+
 def test_kserve_takes_binary_data_as_tritonclient_sends_it(server, detector, pictures):
     binary = b"".join(struct.pack("<I", len(each)) + each for each in pictures[:2])
     given = {"name": "picture", "shape": [2, 1], "datatype": "BYTES"}

@@ -55,12 +55,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         redirect_to_null(sys.stdout)
         return CLOSED_PIPE
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
+        where = f"{error.filename}: " if error.filename else _missing_folder()
         print_stderr(f"Error: {where}{error.strerror or error}")
         return FAILED
     except KeyboardInterrupt as interrupt:
         return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
     return status
+
+
+def _missing_folder() -> str:
+    """Return what an error of a removed working folder lacks, or nothing."""
+    try:
+        os.getcwd()  # noqa: PTH109  pathlib is not needed for --help
+    except OSError:
+        return "the working folder: "
+    return ""
 
 
 def _null_stream() -> TextIO:

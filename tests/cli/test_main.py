@@ -211,3 +211,15 @@ def test_help_starts_about_as_fast_as_a_numpy_import():
 def test_the_module_can_be_run():
     done = run("--version")
     assert (done.returncode, done.stdout) == (0, f"engine {__version__}\n")
+
+
+def test_a_working_folder_that_was_removed_is_named(tmp_path, monkeypatch, capsys):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert cli.main(["detect", "a.jpg", "--device", "cpu"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "Error: the working folder: No such file or directory\n"
+    )
+    monkeypatch.chdir(tmp_path)

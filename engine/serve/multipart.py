@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from email.message import Message
+from urllib.parse import unquote
 
 from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
@@ -23,6 +23,7 @@ _MAX_PARTS = 256
 _MAX_HEADER_LENGTH = 1000
 _MAX_FIELD_LENGTH = 10_000
 _ESCAPES = {"%0A": "\n", "%0D": "\r", "%22": '"'}  # WHATWG: the only ones in a form's names
+_EXTENDED_NAME = re.compile(r"filename\*\s*=\s*(utf-8|iso-8859-1)'[^']*'([^;\s]+)", re.IGNORECASE)
 _HINT = " With curl: -F image=@dog.jpg"
 
 
@@ -95,9 +96,8 @@ class _Parts:
     def end_headers(self) -> None:
         disposition = self._disposition.decode("latin-1")
         _, options = parse_options_header(disposition)
-        name = _extended_name(disposition)
-        if b"filename" in options:
-            name = _unescaped(options[b"filename"])
+        is_plain = b"filename" in options
+        name = _unescaped(options[b"filename"]) if is_plain else _extended_name(disposition)
         self._is_file = name is not None
         if name is not None:
             self.files.append((name, []))
@@ -121,9 +121,8 @@ class _Parts:
 
 def _extended_name(disposition: str) -> str | None:
     """Return the name in filename*=, which forms should not have, and some programs send alone."""
-    message = Message()
-    message["content-disposition"] = disposition
-    return message.get_filename()
+    found = _EXTENDED_NAME.search(disposition)
+    return None if found is None else unquote(found[2], encoding=found[1], errors="replace")
 
 
 def _unescaped(name: bytes) -> str:

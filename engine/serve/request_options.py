@@ -33,7 +33,7 @@ DETECTION_PARAMETERS = (
 CLASSIFICATION_PARAMETERS = ("top_k",)
 PICTURE_PARAMETERS = ("blur", "pixelate")
 _FRACTIONS = ("threshold", "nms", "overlap")
-_NUMBER = re.compile(r"[!-^`-~]+")  # Python also reads 1_0, digits of other scripts, and spaces
+_NUMBER = re.compile(r"[ -^`-~]+")  # Python also reads 1_0 and digits of other scripts
 
 
 @dataclass(frozen=True)

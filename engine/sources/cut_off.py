@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 _BOXES = frozenset({b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide"})  # first ones
+_MEDIA_BOXES = frozenset({b"moov", b"moof", b"mdat"})  # anything may follow the last of them
+_SPARE_BYTES = 64  # by which AVI writers miscount
 _EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
-_FLV_TAG = 11  # bytes before the content of a tag; its length follows the tag
+_FLV_TAG = 11  # bytes before the content of a tag
 _UNKNOWN_RIFF = (0, 0xFFFFFFFF)
 
 
@@ -26,24 +28,28 @@ def is_cut_off(path: str) -> bool:
         if head[4:8] in _BOXES:
             return _end_of_boxes(file, size) > size
         if head[:4] == b"RIFF":
-            return _end_of_riffs(file, size) > size
+            return _end_of_riffs(file, size) > size + _SPARE_BYTES
         if head[:4] == _EBML:
             return _end_of_segment(file) > size
-        return head[:3] == b"FLV" and not _ends_with_tag(file, size)
+        return head[:3] == b"FLV" and _end_of_tags(file, size) > size
 
 
 def _end_of_boxes(file: BinaryIO, size: int) -> int:
-    at = 0
-    while at + 16 <= size:
+    """Return where the last box of the video ends, at least."""
+    at = end = 0
+    kind = b""
+    while at + 8 <= size:
         file.seek(at)
         head = file.read(16)
-        length = int.from_bytes(head[:4], "big")
+        length, kind = int.from_bytes(head[:4], "big"), head[4:8]
         if length == 1:
             length = int.from_bytes(head[8:], "big")
         if length < 8:  # 0 means up to the end
             return size
         at += length
-    return at
+        if kind in _MEDIA_BOXES:
+            end = at
+    return size + 1 if kind == b"moof" else end  # its samples follow
 
 
 def _end_of_riffs(file: BinaryIO, size: int) -> int:
@@ -77,10 +83,13 @@ def _ebml_length(file: BinaryIO) -> int | None:
     return None if value == (1 << bits) - 1 else value
 
 
-def _ends_with_tag(file: BinaryIO, size: int) -> bool:
-    file.seek(size - 4)
-    length = int.from_bytes(file.read(4), "big")
-    if not _FLV_TAG <= length <= size - 4:
-        return False
-    file.seek(size - 4 - length)
-    return int.from_bytes(file.read(4)[1:], "big") + _FLV_TAG == length
+def _end_of_tags(file: BinaryIO, size: int) -> int:
+    file.seek(5)
+    at = int.from_bytes(file.read(4), "big") + 4  # the length of the tag before follows each tag
+    while at + _FLV_TAG <= size:
+        file.seek(at + 1)
+        end = at + _FLV_TAG + int.from_bytes(file.read(3), "big")
+        if end > size:
+            return end
+        at = end + 4
+    return size + 1 if at < size else size

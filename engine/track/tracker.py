@@ -144,6 +144,11 @@ class Tracker:
         """The time of the last frame."""
         return self._seconds or 0.0
 
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether a box is followed that has no identity yet."""
+        return bool((self._tracks.id == NO_TRACK).any())
+
     def reset(self) -> None:
         """Forget all tracks: the next frame is the first one of another scene."""
         self._tracks = self._tracks[:0]

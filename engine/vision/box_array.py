@@ -34,6 +34,8 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
             name = str(kind)
             if name.startswith("torch."):
                 kind = np.dtype(name.removeprefix("torch."))
+            elif name in np.sctypeDict:  # as "float64"
+                kind = np.dtype(name)
             if isinstance(kind, (np.dtype, type)):
                 return self if kind == self.dtype else self._as(kind)
         return self
@@ -89,17 +91,27 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
         """Return the indices that sort the values, from the last one on if `descending`."""
         if "dim" in named:
             named["axis"] = named.pop("dim")
-        order = np.asarray(self).argsort(*options, **named)
-        axis = options[0] if options else named.get("axis", -1)
-        return _values(np.flip(order, axis) if descending else order)
+        if not descending:
+            return _values(np.asarray(self).argsort(*options, **named))
+        values, axis = self._along(*options, **named)
+        last = values.shape[axis] - 1
+        # The order of equal values stays.
+        return _values(np.flip(last - np.flip(values, axis).argsort(axis, kind="stable"), axis))
 
     def sort(self, *options: Any, descending: bool | None = None, **named: Any) -> Any:
         """Sort in place as NumPy does; with `descending` return values and indices, as torch."""
         if descending is None:
             return super().sort(*options, **named)
         order = self.argsort(*options, descending=descending, **named)
-        axis = options[0] if options else named.get("dim", -1)
-        return _values(np.take_along_axis(np.asarray(self), order, axis)), order
+        values, axis = self._along(*options, **named)
+        return _values(np.take_along_axis(values, order, axis)), order
+
+    def _along(
+        self, axis: builtins.int | None = -1, *, dim: Any = None, **_: Any
+    ) -> tuple[Array, builtins.int]:
+        """Return the values and the axis to sort along, which NumPy lets be None for all values."""
+        along = axis if dim is None else dim
+        return (np.asarray(self).ravel(), 0) if along is None else (np.asarray(self), along)
 
     def __int__(self) -> builtins.int:
         return int(self.item())

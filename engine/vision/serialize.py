@@ -221,8 +221,11 @@ def are_coco_classes(names: Sequence[str]) -> bool:
     return len(names) == len(COCO_CATEGORIES) and names[0] == "person"
 
 
-def yolo_labels(result: Result, *, conf: bool = False) -> str:
-    """Return lines "class x y width height [score]", relative to the picture and clipped to it."""
+def yolo_labels(result: Result, *, conf: bool = False, ids: bool = False) -> str:
+    """Return lines "class x y width height [score] [identity]", relative to the picture.
+
+    Boxes are clipped to it.
+    """
     width, height = result.size
     lines = []
     for found in result:
@@ -231,7 +234,8 @@ def yolo_labels(result: Result, *, conf: bool = False) -> str:
             x, y = (box.left + box.right) / 2 / width, (box.top + box.bottom) / 2 / height
             sides = f"{box.width / width:.6f} {box.height / height:.6f}"
             score = f" {found.score:.6f}" if conf else ""
-            lines.append(f"{found.class_id} {x:.6f} {y:.6f} {sides}{score}\n")
+            track = f" {found.track_id}" if ids and found.track_id is not None else ""
+            lines.append(f"{found.class_id} {x:.6f} {y:.6f} {sides}{score}{track}\n")
     return "".join(lines)
 
 

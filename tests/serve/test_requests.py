@@ -19,6 +19,7 @@ from tests.serve.test_limits import encoded, noise
 from engine.serve import multipart, remote_pictures  # isort: skip - `running` skips this without the extra
 from engine.serve import access  # isort: skip
 from engine.serve.access import Access, AccessLog  # isort: skip
+from engine.serve.rejection import RejectedError  # isort: skip
 
 JSON = {"Content_Type": "application/json"}
 FORM = "multipart/form-data; boundary=cut"
@@ -70,6 +71,9 @@ def test_a_name_in_rfc_2231_is_that_of_a_file():
         b'filename="x.png"', b"filename*=UTF-8''a%20%C3%A4.png"
     )
     assert multipart.parse(content, FORM).files == [(b"pixels", "a ä.png")]
+    for charset in (b"idna", b"undefined", b"a\0b"):
+        with pytest.raises(RejectedError, match="multipart: expected a file, got none"):
+            multipart.parse(content.replace(b"UTF-8", charset), FORM)
 
 
 @pytest.mark.parametrize("as_form", [True, False])

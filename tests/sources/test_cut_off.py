@@ -116,3 +116,48 @@ def test_files_that_do_not_state_their_length(tmp_path):
         assert not is_cut_off(str(path))
     assert not is_cut_off(str(tmp_path))
     assert not is_cut_off("https://example.org/a.mp4")
+
+
+def mp4(*kinds, missing=0):
+    """Return boxes of 24 bytes, the last one without some."""
+    content = b"".join((24).to_bytes(4, "big") + kind + bytes(16) for kind in kinds)
+    return content[: len(content) - missing]
+
+
+@pytest.mark.parametrize(
+    ("content", "is_cut"),
+    [
+        (mp4(b"ftyp", b"moov", b"mdat"), False),
+        (mp4(b"ftyp", b"moov", b"mdat", missing=1), True),
+        (mp4(b"ftyp", b"mdat", b"moov", missing=1), True),
+        (mp4(b"ftyp", b"moov", b"mdat") + b"\xff" * 64, False),  # what some cameras append
+        (mp4(b"ftyp", b"moov", b"mdat") + b"a trailer of text", False),
+        (mp4(b"ftyp", b"moov", b"moof", b"mdat"), False),
+        (mp4(b"ftyp", b"moov", b"moof", b"mdat", missing=20), True),
+        (mp4(b"ftyp", b"moov", b"moof"), True),
+    ],
+)
+def test_boxes_of_mp4(tmp_path, content, is_cut):
+    (tmp_path / "a.mp4").write_bytes(content)
+    assert is_cut_off(str(tmp_path / "a.mp4")) is is_cut
+
+
+def flv(*, last_length=b"\0\0\0\x1b", missing=0):
+    tag = b"\x09\0\0\x10" + bytes(7 + 16)
+    content = b"FLV\x01\x05\0\0\0\x09" + bytes(4) + tag + b"\0\0\0\x1b" + tag + last_length
+    return content[: len(content) - missing]
+
+
+@pytest.mark.parametrize(
+    ("content", "is_cut"),
+    [
+        (flv(), False),
+        (flv(last_length=b""), False),
+        (flv(last_length=bytes(4)), False),
+        (flv(missing=5), True),
+        (flv(missing=4 + 27 - 3), True),
+    ],
+)
+def test_tags_of_flv(tmp_path, content, is_cut):
+    (tmp_path / "a.flv").write_bytes(content)
+    assert is_cut_off(str(tmp_path / "a.flv")) is is_cut

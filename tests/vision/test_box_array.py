@@ -216,6 +216,13 @@ def test_sorting_as_a_tensor_and_as_numpy():
     edges, _ = BOXES.sort(dim=0, descending=True)
     assert edges.tolist() == np.sort(np.asarray(BOXES), axis=0)[::-1].tolist()
     assert BOXES.conf.tolist() == RESULT.scores.tolist()
+    square = np.array([[1, 5], [3, 2]]).view(Values)
+    for options in ({"axis": 0}, {"dim": 0}):
+        assert square.sort(descending=True, **options)[0].tolist() == [[3, 5], [1, 2]]
+    assert square.sort(axis=None, descending=True)[0].tolist() == [5, 3, 2, 1]
+    ties = np.array([1, 1, 2]).view(Values)
+    assert ties.argsort(descending=True).tolist() == [2, 0, 1]
+    assert ties.to("float64").dtype == ties.to(dtype="float64").dtype == np.float64
 
 
 def test_pickled_columns_keep_their_methods():

@@ -2,46 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from engine.errors import InputError, suggest
+from engine.sources.pictures import is_endless
 from engine.track import Tracker
 from engine.vision.result import Result
 
 _TRACKERS = ("botsort.yaml", "bytetrack.yaml")  # files of ultralytics, with the settings below
 _HIGH, _LOW = 0.25, 0.1
-_LOST_SECONDS = 1.0  # 30 frames at 30 a second
+_LOST_FRAMES, _RATE = 30, 30.0
 
 
 class Following:
     """Gives the boxes of successive results their identities.
 
-    Each video or picture begins anew, unless `persist`: then all results are one sequence.
+    Each video or picture begins anew, unless `persist`: then all results are one sequence. Cameras
+    and live streams, which take turns, have a tracker each.
     """
 
     def __init__(self) -> None:
-        self._tracker = _new_tracker()
-        self._name: str | None = None
+        self._trackers: dict[str, Tracker] = {}  # of live sources by name, of all others by ""
+        self._name: str | None = None  # of the latest source that is not live
 
     def follow(self, result: Result, name: str, *, persist: bool) -> Result:
-        """Return the boxes that have an identity, or, if none has, all of them.
+        """Return the boxes that have an identity.
 
-        Programs ask whether `boxes.id` is None.
+        If none has, there are no boxes while one that is new waits for its second frame, and
+        otherwise all. Programs ask whether `boxes.id` is None.
         """
-        if name != self._name and not persist:
-            self._tracker = _new_tracker()
-        self._name = name
-        followed = self._tracker.follow(result)
-        return followed if len(followed) else result
+        is_live = is_endless(name)
+        if not is_live and name != self._name and not persist:
+            self._trackers.pop("", None)
+        if not is_live:
+            self._name = name
+        tracker = self._trackers.setdefault(name if is_live else "", _new_tracker())
+        # As in ultralytics, frames are counted, and their times do not matter.
+        followed = replace(tracker.follow(replace(result, frame=None)), frame=result.frame)
+        if len(followed):
+            return followed
+        return result[:0] if tracker.has_unconfirmed else result
 
 
 def _new_tracker() -> Tracker:
-    return Tracker(high=_HIGH, low=_LOW, lost_seconds=_LOST_SECONDS, across_classes=True)
+    return Tracker(
+        high=_HIGH, low=_LOW, lost_seconds=_LOST_FRAMES / _RATE, rate=_RATE, across_classes=True
+    )
 
 
 def check_tracker(name: Any) -> None:
     """Refuse settings that would be ignored."""
-    if name is not None and name not in _TRACKERS:
+    if name is not None and str(name) not in _TRACKERS:
         known = " or ".join(_TRACKERS)
         hint = suggest(str(name), _TRACKERS) or " For other settings use engine.track.Tracker"
         raise InputError(f"tracker: expected {known}, got {name!r}.{hint}")

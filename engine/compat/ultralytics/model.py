@@ -202,10 +202,13 @@ class YOLO:
 
         Identities begin anew with each video and each call, unless `persist`: for a loop that
         passes one frame after another. `conf` is 0.1, since boxes of low scores continue tracks.
-        A frame in which nothing is followed has all its boxes, and `boxes.id` is None.
+        Where nothing is followed `boxes.id` is None.
         """
         check_tracker(tracker)
-        given = _Options(**_known({"conf": 0.1, **options}, "track()"))
+        for name, default in (("conf", 0.1), ("batch", 1)):
+            if options.get(name) is None:
+                options[name] = default
+        given = _Options(**_known(options, "track()"))
         if self._load(given).task != "detector":
             raise InputError(f"track(): expected a detector, got a {self.task}")
         if self._following is None or not persist:

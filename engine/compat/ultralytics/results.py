@@ -26,7 +26,7 @@ from engine.vision.colours import colour_of
 from engine.vision.encode import encode, format_of
 from engine.vision.image import Picture, read, read_again
 from engine.vision.result import Result
-from engine.vision.serialize import TRACK_COLUMN, track_id
+from engine.vision.serialize import TRACK_COLUMN, track_id, yolo_labels
 from engine.vision.tables import Library, data_frame
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class Results:
         if isinstance(self.result, Classification):
             lines = "".join(f"{each.score:.2f} {each.label}\n" for each in self.result.top(5))
         else:
-            lines = "".join(_label_lines(self.result, save_conf))
+            lines = yolo_labels(self.result, conf=save_conf, ids=True)
         if not lines:
             return str(txt_file)
         make_folder(Path(txt_file).parent)
@@ -381,14 +381,6 @@ class Results:
         if isinstance(self.result, Classification):
             raise InputError(f"{what}: expected boxes, got the probabilities of a classifier")
         return self.result
-
-
-def _label_lines(result: Result, has_scores: bool) -> Iterator[str]:
-    for row in range(len(result)):
-        each = result[row : row + 1]
-        line = each.to_yolo(conf=has_scores)
-        ids = [] if each.track_ids is None else each.track_ids.tolist()
-        yield " ".join([line.rstrip("\n"), *map(str, ids)]) + "\n" if line else ""
 
 
 def _next_name(folder: Path) -> str:

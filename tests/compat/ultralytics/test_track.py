@@ -1,6 +1,7 @@
 """track(): identities as ultralytics gives them, from frame to frame and from call to call."""
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from engine.compat.ultralytics import YOLO
 from engine.compat.ultralytics.following import Following
 from engine.errors import InputError
+from engine.vision.frame import Frame
 from engine.vision.image import read
 from tests import needs
 from tests.vision.results import RESULT
@@ -67,7 +69,8 @@ def test_each_video_begins_anew_unless_identities_persist(codes, tmp_path, persi
     first, second = results[:4], results[4:]
     assert set(ids_by_place(first[0])) <= set(ids_by_place(first[3]))
     assert min(first[0].boxes.id) == 1
-    assert (min(second[0].boxes.id) == 1) is not persist
+    is_anew = sorted(second[0].boxes.id.tolist()) == list(range(1, len(second[0]) + 1))
+    assert is_anew is not persist
 
 
 def test_what_belongs_to_no_track_is_shown_only_if_nothing_does():
@@ -77,6 +80,39 @@ def test_what_belongs_to_no_track_is_shown_only_if_nothing_does():
     followed = following.follow(RESULT, "b", persist=False)
     assert followed.scores.tolist() == [each for each in RESULT.scores if each >= 0.25]
     assert followed.track_ids.tolist() == list(range(1, len(followed) + 1))
+
+
+def test_what_is_new_waits_for_its_second_frame():
+    following = Following()
+    followed = [following.follow(each, "a", persist=True) for each in (RESULT[:0], RESULT, RESULT)]
+    assert [len(each) for each in followed] == [0, 0, len(RESULT)]
+    assert followed[1].track_ids is None
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "b.mp4"])
+def test_frames_are_counted_whatever_their_times(name):
+    following = Following()
+    known = following.follow(at(RESULT, 5.0), "a.mp4", persist=True).track_ids.tolist()
+    for seconds in (8.0, 1.0):
+        followed = following.follow(at(RESULT, seconds), name, persist=True)
+        assert followed.track_ids.tolist() == known
+        assert followed.frame.seconds == seconds
+
+
+def at(result, seconds):
+    return replace(result, frame=Frame("a.mp4", 0, seconds, Fraction(25)))
+
+
+def test_each_live_source_has_a_tracker():
+    following = Following()
+    cameras = "rtsp://a/1", "rtsp://b/1"
+    moved_ = replace(RESULT, xywhn=RESULT.xywhn[::-1])
+    for _ in range(3):
+        ids = [
+            following.follow(result, name, persist=False).track_ids.tolist()
+            for name, result in zip(cameras, (RESULT, moved_), strict=True)
+        ]
+        assert ids == [[1, 2, 3], [1, 2, 3]]
 
 
 def test_results_tell_identities_as_ultralytics_does(codes, tmp_path):

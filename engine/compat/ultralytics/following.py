@@ -29,8 +29,8 @@ class Following:
     def follow(self, result: Result, name: str, *, persist: bool) -> Result:
         """Return the boxes that have an identity.
 
-        If none has, there are no boxes while one that is new waits for its second frame, and
-        otherwise all. Programs ask whether `boxes.id` is None.
+        Without any, return no boxes if a new one waits for its second frame, and otherwise all
+        boxes, which programs recognise by a `boxes.id` of None.
         """
         is_live = is_endless(name)
         if not is_live and name != self._name and not persist:

@@ -202,7 +202,7 @@ class YOLO:
 
         Identities begin anew with each video and each call, unless `persist`: for a loop that
         passes one frame after another. `conf` is 0.1, since boxes of low scores continue tracks.
-        Where nothing is followed `boxes.id` is None.
+        `boxes.id` is None for a picture in which nothing is followed.
         """
         check_tracker(tracker)
         for name, default in (("conf", 0.1), ("batch", 1)):

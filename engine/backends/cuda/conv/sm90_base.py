@@ -36,7 +36,7 @@ MOST_SHARED = most_shared_bytes(HOPPER)
 SM_SHARED = 228 << 10  # bytes of an SM
 ALIGNMENT = 1 << 10  # of swizzled stages
 BARRIERS = 16  # bytes of the two mbarriers of a stage
-# Of kernels whose teams take turns, by mode: products, bytes and epilogue results per cycle.
+# Products, bytes and epilogue results per cycle, by mode, where teams of warps take turns.
 TURN_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6), 4: (2900, 38, 6)}
 
 _CHUNK = 16  # bytes that swizzling moves together

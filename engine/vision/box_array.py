@@ -132,6 +132,11 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
         return plain if return_scalar is False else plain[()]
 
 
+def _copied(array: Array) -> Values:
+    """Return a copy: sorting a column in place would part the scores of a result from its boxes."""
+    return np.array(array).view(Values)
+
+
 def _values(array: Array) -> Values:
     return array.view(Values)
 
@@ -198,17 +203,17 @@ class BoxArray(Values):
     @property
     def xywhn(self) -> Values:
         """Return (n, 4): centre and size relative to the picture."""
-        return self._xywhn.view(Values)
+        return _copied(self._xywhn)
 
     @property
     def conf(self) -> Values:
         """Return the scores, (n,)."""
-        return self._scores.view(Values)
+        return _copied(self._scores)
 
     @property
     def cls(self) -> Values:
         """Return the numbers of the classes, (n,)."""
-        return self._class_ids.view(Values)
+        return _copied(self._class_ids)
 
     def __iter__(self) -> Iterator[BoxArray]:
         return (self[row] for row in range(len(self)))

@@ -225,6 +225,14 @@ def test_sorting_as_a_tensor_and_as_numpy():
     assert ties.to("float64").dtype == ties.to(dtype="float64").dtype == np.float64
 
 
+@pytest.mark.parametrize("name", ["conf", "cls", "xywhn", "xyxy", "xywh"])
+def test_what_is_done_to_a_column_leaves_the_result(name):
+    before = RESULT.to_dict()
+    getattr(RESULT.boxes, name).sort(axis=0)
+    getattr(RESULT.boxes, name)[:] = 0
+    assert RESULT.to_dict() == before
+
+
 def test_pickled_columns_keep_their_methods():
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         again = pickle.loads(pickle.dumps(BOXES.xyxy, protocol))

@@ -63,6 +63,10 @@ _INSTEAD = {
     "save": "A network is its .cfg and its .weights file",
     "model": "Use engine.load(…).graph for the layers",
 }
+_NO_SHOW = (
+    "show: expected pictures: each frame of a video would open a viewer of its own. "
+    'Use stream=True and cv2.imshow("found", result.plot())'
+)
 _ONE = (str, Path, bytes, bytearray, memoryview, int, np.ndarray)  # sources that are no lists
 _STRIDE = 32  # to which ultralytics rounds sides
 _RGB = 3  # channels
@@ -250,6 +254,8 @@ class YOLO:
                 if folder is not None:
                     stack.callback(folder.finish)
                 for result, item in _without_errors(pairs, is_one=is_one):
+                    if options.show and result.frame is not None:
+                        raise InputError(_NO_SHOW)
                     if follow is not None:
                         result = follow(result, result.path or item.name)
                     path = None if folder is None else folder.path

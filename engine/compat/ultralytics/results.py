@@ -96,13 +96,21 @@ class Results:
         *,
         name: str = "image0.jpg",
     ) -> None:
-        self.result = inside(result) if isinstance(result, Result) else result
+        self._result = inside(result) if isinstance(result, Result) else result
         self.path = result.path or name
         self.save_dir = None if save_dir is None else str(save_dir)
         self.names: Mapping[int, str] = dict(enumerate(result.names))
         self._picture = picture
+        self._orig_img: Array | None = None  # which a program may draw on
 
     # ------------------------------------------------------------ values
+
+    @property
+    def result(self) -> Result | Classification:
+        """Return the engine's own result, whose classes have the names in `names`."""
+        known = self._result.names
+        names = tuple(self.names.get(number, name) for number, name in enumerate(known))
+        return self._result if names == tuple(known) else replace(self._result, names=names)
 
     @property
     def orig_shape(self) -> tuple[int, int]:
@@ -112,11 +120,17 @@ class Results:
 
     @property
     def orig_img(self) -> Array:
-        """Return the picture as (height, width, 3), BGR; a streamed file is read again."""
-        pixels = self._read().with_channels(3).pixels
-        if pixels.dtype != np.uint8:
-            pixels = np.rint(pixels * 255).astype(np.uint8)
-        return np.ascontiguousarray(pixels[:, :, ::-1])
+        """Return the picture as (height, width, 3), BGR; a streamed file is read again.
+
+        What a program draws on it is in plot(), save() and save_crop().
+        """
+        if self._orig_img is None:
+            self._orig_img = _in_bgr(self._read())
+        return self._orig_img
+
+    @orig_img.setter
+    def orig_img(self, pixels: Array) -> None:
+        self._orig_img = pixels
 
     @property
     def boxes(self) -> Boxes | MaybeNone:
@@ -160,7 +174,9 @@ class Results:
         found = self._boxes_of("an index")
         if isinstance(which, (int, np.integer)):
             which = [range(len(found))[which]]
-        return Results(found[which], self._picture, name=self.path)
+        part = Results(found[which], self._picture, name=self.path)
+        part._orig_img, part.names = self._orig_img, self.names
+        return part
 
     def __repr__(self) -> str:
         return f"<Results {self.result}>"
@@ -375,12 +391,22 @@ class Results:
                 raise InputError("picture: was not kept and has no path")
             oriented = self.result.oriented if isinstance(self.result, Result) else True
             self._picture = read_again(self.result.path, self.result.stamp, orient=oriented)
-        return self._picture
+        drawn_on = self._orig_img
+        if drawn_on is None or np.array_equal(drawn_on, _in_bgr(self._picture)):
+            return self._picture
+        return replace(self._picture, pixels=read(drawn_on, bgr=True).pixels)
 
     def _boxes_of(self, what: str) -> Result:
         if isinstance(self.result, Classification):
             raise InputError(f"{what}: expected boxes, got the probabilities of a classifier")
         return self.result
+
+
+def _in_bgr(picture: Picture) -> Array:
+    pixels = picture.with_channels(3).pixels
+    if pixels.dtype != np.uint8:
+        pixels = np.rint(pixels * 255).astype(np.uint8)
+    return np.ascontiguousarray(pixels[:, :, ::-1])
 
 
 def _next_name(folder: Path) -> str:

@@ -262,3 +262,32 @@ def test_crops_have_the_margin_of_ultralytics(model, tmp_path):
     sizes = [read(str(each)).size for each in (tmp_path / "crops").rglob("*.jpg")]
     assert len(sizes) == 3
     assert sorted(sizes) == sorted(expected)
+
+
+@pytest.mark.parametrize("is_array", [True, False])
+def test_what_is_drawn_on_the_picture_is_in_all_that_is_made_of_it(model, tmp_path, is_array):
+    pixels = np.asarray(Image.open("a.png").convert("RGB"))[:, :, ::-1]
+    (result,) = model(pixels if is_array else "a.png", conf=0.01, iou=1.0)
+    assert result.orig_img is result.orig_img
+    result.orig_img[:] = 0
+    assert not result.plot(boxes=False).any()
+    assert not result[:1].plot(boxes=False).any()
+    result.save(tmp_path / "b.png", boxes=False)
+    assert not np.asarray(Image.open(tmp_path / "b.png").convert("RGB")).any()
+    for path in result.save_crop(tmp_path / "crops", "b.png"):
+        assert not np.asarray(Image.open(path).convert("RGB")).any()
+    assert pixels.any()
+    result.orig_img = pixels
+    np.testing.assert_array_equal(result.plot(boxes=False), pixels)
+
+
+def test_renamed_classes_are_everywhere(model, tmp_path):
+    (result,) = model("a.png", conf=0.01, iou=1.0)
+    number = int(result.boxes.cls[0])
+    result.names[number] = "EAN"
+    assert "EAN" in result.verbose()
+    assert result.summary()[0]["name"] == result[0].summary()[0]["name"] == "EAN"
+    result.save_crop(tmp_path)
+    assert (tmp_path / "EAN").is_dir()
+    result.names = {number: "other"}
+    assert "other" in result.to_json()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from engine.compat.ultralytics import YOLO
 from engine.compat.ultralytics.following import Following
@@ -13,6 +14,7 @@ from engine.errors import InputError
 from engine.vision.frame import Frame
 from engine.vision.image import read
 from tests import needs
+from tests.pictures import write_video
 from tests.vision.results import RESULT
 
 PARCEL = read(Path(__file__).parents[3] / "docs" / "parcel.jpg").pixels[:, :, ::-1]
@@ -137,6 +139,15 @@ def test_files_are_written_into_a_folder_of_that_name(codes, tmp_path, monkeypat
     (result,) = codes.track(PARCEL, save_txt=True)
     assert result.save_dir == "runs/detect/track"
     assert (tmp_path / "runs/detect/track/labels/image0.txt").read_text().count("\n") == len(result)
+
+
+def test_no_viewer_opens_for_each_frame_of_a_video(model, tmp_path, monkeypatch):
+    needs.package("av")
+    monkeypatch.setattr(Image.Image, "show", lambda image: pytest.fail("a viewer opened"))
+    write_video(tmp_path / "a.mp4")
+    for run in (model.predict, model.track):
+        with pytest.raises(InputError, match=r"show: expected pictures: .* cv2\.imshow"):
+            run(str(tmp_path / "a.mp4"), show=True)
 
 
 def test_what_would_be_ignored_is_refused(model, classifier):

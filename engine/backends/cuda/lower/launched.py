@@ -15,11 +15,11 @@ from typing import Any
 from engine.backends.cuda.driver.compiler import Unit, unit_of
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.lower.lowered import Lowered
+from engine.backends.cuda.ops import border
 from engine.errors import DeviceError
 
 _ADDRESS = 1 << 40  # aligned as device memory is; nothing is read from there
-_AT_THE_ENDS = ("enter", "enter_pictures", "leave")  # what the program launches itself
-_WITH_BOXES = ("list_scores", "suppress")
+_WITH_BOXES = ("list_scores", "suppress")  # what the program launches itself
 _STORED = ("float16", "float32", "int8")  # precisions that one program may store
 _FOR_HALVES = "largest"  # by which a float16 program is checked before its first run
 # What the decoder of a head gets from its program, see runtime/step_runner.py.
@@ -50,8 +50,8 @@ def kernels_of(lowered: Lowered) -> Mapping[str, Launched]:
     own = known[precision]
     for launched in known.values():
         launched.storing = lambda precision: known.get(precision, own)
-    names = (*_AT_THE_ENDS, *_WITH_BOXES) if lowered.decoders else _AT_THE_ENDS
-    own.units.update(map(unit_of, names))
+    if lowered.decoders:
+        own.units.update(map(unit_of, _WITH_BOXES))
     if precision == "float16":
         own.units.add(unit_of(_FOR_HALVES))
         if lowered.target.floats:
@@ -68,6 +68,10 @@ def kernels_of(lowered: Lowered) -> Mapping[str, Launched]:
         arrays={},
         decoding={each.op: dict.fromkeys(_DECODING, 0) for each in lowered.decoders},
     )
+    border.read_images(gpu, lowered.plan.source, _ADDRESS)
+    border.read_pictures(gpu, lowered.plan.source, _ADDRESS)
+    for tensor in lowered.plan.outputs:
+        border.write_output(gpu, tensor, _ADDRESS)
     for each in lowered.launches:
         with suppress(DeviceError):  # the driver may refuse to describe an array that is not there
             each.enqueue(gpu.of(each.op))

@@ -1,0 +1,37 @@
+"""The kernels that are compiled ahead of a program's first run are those that it launches."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from engine.backends.base import Placed
+from engine.backends.cuda.driver.compiler import unit_of
+from engine.backends.cuda.lower.launched import kernels_of
+from engine.darknet import cfg, graph, random_weights
+from engine.darknet.lower import lower
+from engine.passes import optimise
+from engine.vision.boxes import Suppression
+from engine.vision.resize import Placement
+from tests.backends.cuda.host_device import HostDevice
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("name", ["codes", "yolov3-tiny", "efficientnet_b0"])
+def test_every_kernel_of_a_first_run_was_compiled_ahead(name, precision):
+    network = graph.build(cfg.read(f"cfg/{name}.cfg"))
+    plan = lower(network, random_weights.arrays(network))
+    source = plan.source.shape
+    pixels = np.zeros((20, 30, 3), np.uint8)
+    pictures = [Placed(pixels, Placement((30, 20), (source.width, source.height)))]
+    with closing(HostDevice(runs_kernels=False)) as device:
+        program = device.compile(optimise(plan, device.passes), precision=precision)
+        ahead = {unit for each in kernels_of(program._lowered).values() for unit in each.units}
+        program.forward(np.zeros((1, *source.sides), np.float32))
+        if plan.heads:
+            program.start_boxes(pictures, Suppression(0.45), threshold=0.5).result()
+        else:
+            program.start_forward(pictures).result()
+        missed = {each for each in device.context.launched if unit_of(each) not in ahead}
+    assert not missed
+    assert device.context.launched

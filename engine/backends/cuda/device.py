@@ -29,6 +29,7 @@ from engine.backends.cuda.runtime.improvement import improve_later
 from engine.backends.cuda.runtime.jpeg_decoder import CardJpegDecoder
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.backends.cuda.runtime.trials import Trials
+from engine.backends.cuda.tune.few_kernels import with_few_kernels
 from engine.backends.cuda.tune.measure import PLAIN, measure, shortlist
 from engine.backends.cuda.tune.tune_layers import SECONDS, Tuner, gates, is_waited_for, time_limit
 from engine.errors import DeviceError, InputError, suggest
@@ -78,7 +79,7 @@ class CudaDevice:
         """Make the plan ready; `graph` records and replays, `algorithm` forces one on Conv2d.
 
         With `tune`, convolutions that this card has not met are measured: in the background, while
-        the program runs by the rule of thumb, or for at most ENGINE_TUNE seconds before it runs.
+        the program runs with few kernels, or for at most ENGINE_TUNE seconds before it runs.
         With more than ten seconds, the network as a whole is timed as well. `waits` overrides the
         choice between the two.
         """
@@ -95,7 +96,8 @@ class CudaDevice:
         )
         if limit and not is_later:
             self._tune(fused, limit, as_a_whole=graph)
-        lowered = lowering.place(self._with_choices(fused))
+        chosen = self._with_choices(fused)
+        lowered = lowering.place(with_few_kernels(chosen) if is_later else chosen)
         program = CudaProgram(self._context, lowered, has_graphs=graph)
         self._programs.add(program)
         try:

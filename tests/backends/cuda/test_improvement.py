@@ -64,7 +64,7 @@ def algorithms(program: CudaProgram) -> list[str]:
     return [each.algorithm for each in program.profile(IMAGES, repeats=1)]
 
 
-def test_it_runs_by_the_rule_of_thumb_until_a_faster_way_is_found(
+def test_it_runs_by_estimates_until_a_faster_way_is_found(
     device: HostDevice, gate: threading.Event
 ) -> None:
     program = compiled(device, network(8, 4))

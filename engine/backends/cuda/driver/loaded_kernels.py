@@ -88,6 +88,7 @@ class Kernels:
 def load_together(wanted: Iterable[tuple[Kernels, Unit | Tile]]) -> None:
     """Compile what is missing, on all cores at once, and load it."""
     missing = [(kernels, each) for kernels, each in wanted if not kernels.is_loaded(each)]
+    missing.sort(key=lambda pair: isinstance(pair[1], Unit))  # tiles first, which take longest
     with closing(ThreadPool(usable_cores(), "cuda-compile")) as pool:
         images = [pool.submit(kernels.image, each) for kernels, each in missing]
         for (kernels, each), image in zip(missing, images, strict=True):

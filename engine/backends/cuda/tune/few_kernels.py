@@ -1,0 +1,66 @@
+"""Choose algorithms for a network that runs before it is tuned, such that few kernels are compiled.
+
+A tensor-core kernel takes about 0.3 s of processor time to compile, for which the first result
+waits. The choices of the tuner replace these as soon as it has ended.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from math import inf
+
+from engine.backends.cuda import conv
+from engine.backends.cuda.driver.tiles import Tile
+from engine.backends.cuda.lower.lowered import Lowered
+from engine.backends.cuda.ops.target import Choice, Target
+from engine.plan.ops import Conv2d
+
+_SLOWER = 1.5  # times the cycles of what would be chosen otherwise
+
+
+def with_few_kernels(fused: Lowered) -> Lowered:
+    """Return the network with a choice for each convolution; what was measured stays.
+
+    Of the tensor-core kernels that would be used somewhere in it, the one that suits most
+    convolutions comes first, then the one that suits most of the others.
+    """
+    target = fused.target
+    usual = {
+        conv.signature(target, op): (op, conv.choose(target, op))
+        for op in fused.plan.ops
+        if isinstance(op, Conv2d)
+    }
+    found = {key: choice for key, (_, choice) in usual.items()}
+    used = dict.fromkeys(found.values())
+    left = {
+        key: _by_kernel(target, op, choice, () if key in target.measured else used)
+        for key, (op, choice) in usual.items()
+    }
+    while counts := Counter(kernel for suitable in left.values() for kernel in suitable):
+        ((kernel, _),) = counts.most_common(1)
+        for key in [key for key, suitable in left.items() if kernel in suitable]:
+            found[key] = left.pop(key)[kernel]
+    return replace(fused, target=replace(target, measured={**target.measured, **found}))
+
+
+def _by_kernel(
+    target: Target, op: Conv2d, usual: Choice, used: Iterable[Choice]
+) -> dict[Tile, Choice]:
+    """Return the usual kernel, and others that take little longer, each with its best choice."""
+    target = target.of(op)
+    kernel = conv.get(usual).tile(target, op)
+    if kernel is None:
+        return {}
+    found = {kernel: usual}
+    cycles = conv.get(usual).estimate(target, op)
+    if cycles is None:  # one that has no rival
+        return found
+    able = [each for each in used if conv.get(each).can_run(target, op)]
+    taken = {each: conv.get(each).estimate(target, op) or inf for each in able}
+    for choice in sorted(able, key=taken.__getitem__):
+        kernel = conv.get(choice).tile(target, op)
+        if kernel is not None and taken[choice] <= _SLOWER * cycles:
+            found.setdefault(kernel, choice)
+    return found

@@ -128,6 +128,24 @@ except engine.ConfigError:
 """
 
 
+@pytest.mark.parametrize("command", slow_except(["detect"], ["detect", "classify"]))
+def test_a_command_warms_up_before_large_imports(command):
+    program = AWAKE_BEFORE.replace(
+        'engine.load("missing.cfg", "missing.weights", device=sys.argv[1])',
+        "from engine.cli import main; main(sys.argv[1:])",
+    )
+    files = "missing.cfg", "missing.weights", "docs/parcel.jpg"
+    done = subprocess.run(
+        [sys.executable, "-c", program, command, *files],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["[]"]
+    assert "missing.cfg" in done.stderr
+
+
 @pytest.mark.parametrize("device", slow_except(["auto"], ["auto", "cuda", "cpu"]))
 def test_gpu_warm_up_starts_before_large_imports(device):
     done = subprocess.run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -119,6 +119,13 @@ def _kind_of(name: str) -> str | None:
     """Return the option that a file name stands for by its extension, if any."""
     kind = Path(name).suffix.lower().lstrip(".")
     return kind if kind in ("data", "cfg", "weights") else None
+
+
+def warm_up(arguments: argparse.Namespace) -> AbstractContextManager[None]:
+    """Return a context in which the GPU initialises, while modules are imported and files read."""
+    from engine.backends import device_name, warm_up
+
+    return warm_up(device_name(arguments.device))
 
 
 def load(arguments: argparse.Namespace, *, has_default: bool = True, **more: Any) -> Detector:

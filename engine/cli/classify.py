@@ -32,11 +32,13 @@ def run(arguments: argparse.Namespace) -> int:
     }
     if _ray.is_wanted(arguments):
         return _ray.run(arguments, task="classifier", **chosen)
-    inputs = _model.take_inputs(arguments)
-    feed = _sources.feed(arguments, inputs, output_folders=_outputs.picture_folders(arguments))
-    progress = _outputs.progress(arguments)
-    sinks = _outputs.sinks(arguments, feed, progress)
-    with _model.load(arguments, has_default=False, **chosen) as detector:
+    with _model.warm_up(arguments):
+        inputs = _model.take_inputs(arguments)
+        feed = _sources.feed(arguments, inputs, output_folders=_outputs.picture_folders(arguments))
+        progress = _outputs.progress(arguments)
+        sinks = _outputs.sinks(arguments, feed, progress)
+        detector = _model.load(arguments, has_default=False, **chosen)
+    with detector:
         if detector.task != "classifier":
             raise InputError(f"{arguments.cfg}: is not a classifier. Try: detect")
         return run_all(

@@ -64,18 +64,20 @@ def run(arguments: argparse.Namespace) -> int:
     if _ray.is_wanted(arguments):
         return _ray.run(arguments, **chosen, **more)
     following = _tracking.Following(arguments) if _tracking.is_wanted(arguments) else None
-    inputs = _model.take_inputs(arguments)
-    feed = _sources.feed(arguments, inputs, output_folders=_outputs.picture_folders(arguments))
-    if following:
-        feed = _tracking.in_frame_order(feed)
-    progress = _outputs.progress(arguments)
-    sinks = _outputs.sinks(arguments, feed, progress)
-    about = {**chosen, **(following.about if following else {})}
-    if arguments.read:
-        about["read"] = True
-    if following:
-        chosen["threshold"] = following.threshold
-    with _model.load(arguments, **chosen, **more) as detector:
+    with _model.warm_up(arguments):
+        inputs = _model.take_inputs(arguments)
+        feed = _sources.feed(arguments, inputs, output_folders=_outputs.picture_folders(arguments))
+        if following:
+            feed = _tracking.in_frame_order(feed)
+        progress = _outputs.progress(arguments)
+        sinks = _outputs.sinks(arguments, feed, progress)
+        about = {**chosen, **(following.about if following else {})}
+        if arguments.read:
+            about["read"] = True
+        if following:
+            chosen["threshold"] = following.threshold
+        detector = _model.load(arguments, **chosen, **more)
+    with detector:
         if detector.task != "detector":
             raise InputError(f"{arguments.cfg}: is not a detector. Try: classify")
         _model.check_classes(detector)

@@ -16,6 +16,7 @@ runs/classify/predict. Unlike there, nothing is printed, the overlap of NMS is d
 from engine.compat.ultralytics.boxes import Boxes
 from engine.compat.ultralytics.metrics import Metrics
 from engine.compat.ultralytics.model import YOLO
-from engine.compat.ultralytics.results import Probs, Results
+from engine.compat.ultralytics.probs import Probs
+from engine.compat.ultralytics.results import Results
 
 __all__ = ["YOLO", "Boxes", "Metrics", "Probs", "Results"]

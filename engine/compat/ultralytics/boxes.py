@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from engine.arrays import Array
 from engine.vision.box_array import BoxArray, Values
+from engine.vision.result import Result
 
 # A program knows whether it tracks: type checkers need not ask for a test.
 MaybeNone: TypeAlias = Any
@@ -101,3 +103,18 @@ class Boxes:
 
     def __repr__(self) -> str:
         return f"<Boxes: {len(self)} in {self.orig_shape[1]} x {self.orig_shape[0]}>"
+
+
+def inside(result: Result) -> Result:
+    """Return the result with boxes that end at the edges of the picture, as in ultralytics.
+
+    Programs cut them out by these numbers, and NumPy counts negative ones from the other end.
+    """
+    centre, half = result.xywhn[:, :2].astype(np.float64), result.xywhn[:, 2:] / 2.0
+    first, last = centre - half, centre + half
+    is_outside = np.any((first < 0) | (last > 1), axis=1, keepdims=True)
+    if not np.any(is_outside):
+        return result
+    first, last = first.clip(0, 1), last.clip(0, 1)
+    inside = np.concatenate([(first + last) / 2, last - first], axis=1, dtype=np.float32)
+    return replace(result, xywhn=np.where(is_outside, inside, result.xywhn))

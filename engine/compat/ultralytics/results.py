@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,18 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from engine.arrays import Array
-from engine.compat.ultralytics.boxes import Boxes, MaybeNone
+from engine.compat.ultralytics import result_text
+from engine.compat.ultralytics.boxes import Boxes, MaybeNone, inside
+from engine.compat.ultralytics.crops import next_name, with_margin
 from engine.compat.ultralytics.keywords import check
+from engine.compat.ultralytics.probs import Probs
 from engine.errors import InputError
-from engine.files.atomic import make_folder, unwritable, write_new
+from engine.files.atomic import make_folder, write_new
 from engine.sources.media import is_url, url_path
-from engine.vision.box_array import Values
 from engine.vision.classification import Classification, Ranked
 from engine.vision.colours import colour_of
 from engine.vision.encode import encode, format_of
 from engine.vision.image import Picture, read, read_again
 from engine.vision.result import Result
-from engine.vision.serialize import TRACK_COLUMN, track_id, yolo_labels
 from engine.vision.tables import Library, data_frame
 
 if TYPE_CHECKING:
@@ -41,46 +38,6 @@ _ONLY_PLOT = {
 }
 _UNUSED_PLOT = ("kpt_line", "kpt_radius", "masks")  # which no result has
 _SPEED = {"prepare": "preprocess", "network": "inference", "suppress": "postprocess"}
-
-
-def inside(result: Result) -> Result:
-    """Return the result with boxes that end at the edges of the picture, as in ultralytics.
-
-    Programs cut them out by these numbers, and NumPy counts negative ones from the other end.
-    """
-    centre, half = result.xywhn[:, :2].astype(np.float64), result.xywhn[:, 2:] / 2.0
-    first, last = centre - half, centre + half
-    is_outside = np.any((first < 0) | (last > 1), axis=1, keepdims=True)
-    if not np.any(is_outside):
-        return result
-    first, last = first.clip(0, 1), last.clip(0, 1)
-    inside = np.concatenate([(first + last) / 2, last - first], axis=1, dtype=np.float32)
-    return replace(result, xywhn=np.where(is_outside, inside, result.xywhn))
-
-
-_CROP_GAIN, _CROP_PIXELS = 1.02, 10  # by which a crop is larger than its box
-_INSIDE = 0.25  # pixels
-
-
-class Probs:
-    """The probabilities of a classifier."""
-
-    def __init__(self, probabilities: Array) -> None:
-        self.data = probabilities.view(Values)
-        order = np.argsort(-probabilities, kind="stable")[:5]
-        self.top5 = order.tolist()
-        self.top1 = int(order[0])
-        self.top5conf = self.data[order]
-        self.top1conf = self.data[order[0], ...]  # an array without axes
-
-    def cpu(self) -> Probs:
-        return self
-
-    def numpy(self) -> Probs:
-        return self
-
-    def __len__(self) -> int:
-        return len(self.data)
 
 
 class Results:
@@ -185,41 +142,11 @@ class Results:
 
     def verbose(self) -> str:
         """Return text such as "2 dogs, 1 cat, ", or the best classes, with ultralytics' comma."""
-        if isinstance(self.result, Classification):
-            best = ", ".join(f"{each.label} {each.score:.2f}" for each in self.result.top(5))
-            return f"{best}, "
-        counts = Counter(
-            sorted(zip(self.result.class_ids.tolist(), self.result.labels, strict=True))
-        )
-        found = (f"{count} {label}{'s' * (count > 1)}, " for (_, label), count in counts.items())
-        return "".join(found) or "(no detections), "
+        return result_text.sentence(self.result)
 
     def summary(self, normalize: bool = False, decimals: int = 5) -> list[dict[str, Any]]:
         """Return a dict for each box: name, class, confidence, box, and after track() identity."""
-        if isinstance(self.result, Classification):
-            return [
-                {
-                    "name": each.label,
-                    "class": each.class_id,
-                    "confidence": round(each.score, decimals),
-                }
-                for each in self.result.top(1)
-            ]
-        found = self.result
-        edges = found.xyxyn if normalize else found.xyxy
-        return [
-            {
-                "name": each.label,
-                "class": each.class_id,
-                "confidence": round(each.score, decimals),
-                "box": {
-                    name: round(value, decimals)
-                    for name, value in zip(("x1", "y1", "x2", "y2"), row, strict=True)
-                },
-                **track_id(each),
-            }
-            for each, row in zip(found, edges.tolist(), strict=True)
-        ]
+        return result_text.summary(self.result, normalize, decimals)
 
     def to_json(self, normalize: bool = False, decimals: int = 5) -> str:
         """Return summary() as JSON."""
@@ -231,25 +158,12 @@ class Results:
         self, normalize: bool = False, decimals: int = 5, *, library: Library | None = None
     ) -> Any:
         """Return summary() as a data frame of pandas, or of polars if only that is installed."""
-        return data_frame(self._rows(normalize, decimals), self._columns, library)
+        rows = result_text.rows(self.result, normalize, decimals)
+        return data_frame(rows, result_text.columns(self.result), library)
 
     def to_csv(self, normalize: bool = False, decimals: int = 5) -> str:
         """Return summary() as CSV with a line of headings."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self._columns)
-        writer.writerows(self._rows(normalize, decimals))
-        return text.getvalue()
-
-    @property
-    def _columns(self) -> tuple[str, ...]:
-        columns = ("name", "class", "confidence")
-        if isinstance(self.result, Classification):
-            return columns
-        return (*columns, "box", *(() if self.result.track_ids is None else (TRACK_COLUMN,)))
-
-    def _rows(self, normalize: bool, decimals: int) -> list[tuple[object, ...]]:
-        return [tuple(each.values()) for each in self.summary(normalize, decimals)]
+        return result_text.as_csv(self.result, normalize, decimals)
 
     def save_txt(self, txt_file: str | Path, save_conf: bool = False) -> str:
         """Append a line for each box: class, centre, size, with `save_conf` score, and identity.
@@ -257,18 +171,7 @@ class Results:
         Of a classifier, these are the scores and names of the best five classes. Without a line
         no file is created.
         """
-        if isinstance(self.result, Classification):
-            lines = "".join(f"{each.score:.2f} {each.label}\n" for each in self.result.top(5))
-        else:
-            lines = yolo_labels(self.result, conf=save_conf, ids=True)
-        if not lines:
-            return str(txt_file)
-        make_folder(Path(txt_file).parent)
-        try:
-            with Path(txt_file).open("a", encoding="utf-8", newline="\n") as file:
-                file.write(lines)
-        except OSError as error:
-            raise unwritable(txt_file, error) from None
+        result_text.append_labels(self.result, txt_file, conf=save_conf)
         return str(txt_file)
 
     # ------------------------------------------------------------ pictures
@@ -378,9 +281,9 @@ class Results:
         self, save_dir: str | Path, file_name: str | Path = "", *, overwrite: bool = False
     ) -> list[Path]:
         """Write each box as save_dir/label/picture.jpg; return the paths."""
-        found, picture = _with_margin(self._boxes_of("save_crop()")), self._read()
+        found, picture = with_margin(self._boxes_of("save_crop()")), self._read()
         if not file_name and found.path is None:
-            file_name = _next_name(Path(save_dir))
+            file_name = next_name(Path(save_dir))
         if file_name:
             found = replace(found, path=str(file_name), frame=None)
         return found.save_crop(save_dir, picture, overwrite=overwrite)
@@ -407,25 +310,6 @@ def _in_bgr(picture: Picture) -> Array:
     if pixels.dtype != np.uint8:
         pixels = np.rint(pixels * 255).astype(np.uint8)
     return np.ascontiguousarray(pixels[:, :, ::-1])
-
-
-def _next_name(folder: Path) -> str:
-    """Return the first of im.jpg, im2.jpg, … that follows the crops there, as in ultralytics."""
-    found = (re.fullmatch(r"im(\d*)(?:-\d+)?", each.stem) for each in folder.glob("*/im*.jpg"))
-    numbers = [int(each[1] or 1) for each in found if each]
-    return f"im{max(numbers) + 1}.jpg" if numbers else "im.jpg"
-
-
-def _with_margin(result: Result) -> Result:
-    """Enlarge the boxes as ultralytics does for crops, to whole pixels inside the picture."""
-    width, height = result.size
-    middle = (result.xyxy[:, :2] + result.xyxy[:, 2:]) / 2
-    half = ((result.xyxy[:, 2:] - result.xyxy[:, :2]) * _CROP_GAIN + _CROP_PIXELS) / 2
-    edges = np.trunc(np.hstack([middle - half, middle + half])).clip(0, [width, height] * 2)
-    edges += [_INSIDE, _INSIDE, -_INSIDE, -_INSIDE]  # crops() rounds outwards
-    centres, sides = (edges[:, :2] + edges[:, 2:]) / 2, edges[:, 2:] - edges[:, :2]
-    xywhn = np.hstack([centres, sides]) / ([width, height] * 2)
-    return replace(result, xywhn=xywhn.astype(np.float32))
 
 
 def _with_classes(image: Image.Image, classes: Iterable[Ranked]) -> Image.Image:

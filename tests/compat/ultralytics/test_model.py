@@ -13,7 +13,7 @@ from PIL import Image
 import engine
 from engine import cli
 from engine.compat.ultralytics import YOLO, Results
-from engine.compat.ultralytics.model import _Options
+from engine.compat.ultralytics.options import Options
 from engine.compat.ultralytics.run_folder import RunFolder
 from engine.errors import DeviceError, ImageError, InputError
 from engine.sources.item import Item
@@ -224,9 +224,9 @@ def test_the_network_is_loaded_again_only_for_another_size(model, monkeypatch):
 
 
 def test_sides_are_rounded_up_to_multiples_of_32(model, caplog):
-    assert model._load(_Options(imgsz=33)).size == (64, 64)
+    assert model._load(Options(imgsz=33)).size == (64, 64)
     assert "imgsz: expected multiples of 32, got [33]: rounded up to [64]" in caplog.text
-    assert model._load(_Options(imgsz=[30, 65])).size == (96, 32)  # height and width
+    assert model._load(Options(imgsz=[30, 65])).size == (96, 32)  # height and width
     with pytest.raises(InputError, match="size"):
         model("a.png", imgsz="large")
 

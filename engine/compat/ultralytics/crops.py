@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
 
+from engine.files.atomic import make_folder, write_new
+from engine.files.naming import folder_name_of, shortened
+from engine.vision.encode import encode
+from engine.vision.image import Picture
 from engine.vision.result import Result
 
 _CROP_GAIN, _CROP_PIXELS = 1.02, 10  # by which a crop is larger than its box
 _INSIDE = 0.25  # pixels
 
 
-def next_name(folder: Path) -> str:
-    """Return the first of im.jpg, im2.jpg, … that follows the crops there, as in ultralytics."""
-    found = (re.fullmatch(r"im(\d*)(?:-\d+)?", each.stem) for each in folder.glob("*/im*.jpg"))
-    numbers = [int(each[1] or 1) for each in found if each]
-    return f"im{max(numbers) + 1}.jpg" if numbers else "im.jpg"
+def add_crops(result: Result, picture: Picture, folder: Path, stem: str) -> list[Path]:
+    """Write each box to the first free name of folder/label/stem.jpg, stem-2.jpg, …."""
+    written: list[Path] = []
+    for found, image in result.crops(picture):
+        path = _free(folder / folder_name_of(found.label), shortened(stem))
+        make_folder(path.parent)
+        write_new(path, encode(image, path))
+        written.append(path)
+    return written
+
+
+def _free(folder: Path, stem: str) -> Path:
+    names = chain([f"{stem}.jpg"], (f"{stem}-{number}.jpg" for number in count(2)))
+    return next(path for name in names if not (path := folder / name).exists())
 
 
 def with_margin(result: Result) -> Result:

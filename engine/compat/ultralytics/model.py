@@ -27,6 +27,7 @@ from engine.loading import Size
 
 _log = logging.getLogger("engine")
 
+_NO_PREDICTOR = "expected None: other ways to predict are not here. Use engine.load(…)"
 _INSTEAD = {
     "tune": "Networks are trained with darknet",
     "benchmark": "Use: python -m engine benchmark",
@@ -114,15 +115,26 @@ class YOLO:
 
     @overload
     def predict(
-        self, source: Sources, *, stream: Literal[False] = False, **options: Any
+        self,
+        source: Sources | None = None,
+        stream: Literal[False] = False,
+        predictor: None = None,
+        **options: Any,
     ) -> list[Results]: ...
 
     @overload
     def predict(
-        self, source: Sources, *, stream: Literal[True], **options: Any
+        self, source: Sources | None, stream: Literal[True], predictor: None = None, **options: Any
     ) -> Iterator[Results]: ...
 
-    def predict(self, source: Any, *, stream: bool = False, **options: Any) -> Any:
+    @overload
+    def predict(
+        self, source: Sources | None = None, *, stream: Literal[True], **options: Any
+    ) -> Iterator[Results]: ...
+
+    def predict(
+        self, source: Any = None, stream: bool = False, predictor: None = None, **options: Any
+    ) -> Any:
         """Return the Results of every picture in a list, or with `stream` one after another.
 
         Options: conf, iou, imgsz, device, half, classes, max_det, agnostic_nms, batch, vid_stride,
@@ -130,6 +142,8 @@ class YOLO:
         show_labels, show_conf, show_boxes. Arrays are in BGR order.
         A picture that cannot be read is logged and left out; one that is given alone is an error.
         """
+        if predictor is not None:
+            raise InputError(f"predictor: {_NO_PREDICTOR}")
         found = self._predict(source, Options(**known(options)), keeps=not stream)
         return found if stream else list(found)
 
@@ -138,10 +152,10 @@ class YOLO:
     @overload
     def track(
         self,
-        source: Sources,
-        *,
+        source: Sources | None = None,
         stream: Literal[False] = False,
         persist: bool = False,
+        *,
         tracker: str | None = None,
         **options: Any,
     ) -> list[Results]: ...
@@ -149,20 +163,25 @@ class YOLO:
     @overload
     def track(
         self,
-        source: Sources,
-        *,
+        source: Sources | None,
         stream: Literal[True],
         persist: bool = False,
+        *,
         tracker: str | None = None,
         **options: Any,
     ) -> Iterator[Results]: ...
 
+    @overload
+    def track(
+        self, source: Sources | None = None, *, stream: Literal[True], **options: Any
+    ) -> Iterator[Results]: ...
+
     def track(
         self,
-        source: Any,
-        *,
+        source: Any = None,
         stream: bool = False,
         persist: bool = False,
+        *,
         tracker: str | None = None,
         **options: Any,
     ) -> Any:

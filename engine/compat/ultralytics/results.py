@@ -13,7 +13,7 @@ import numpy as np
 from engine.arrays import Array
 from engine.compat.ultralytics import result_text
 from engine.compat.ultralytics.boxes import Boxes, MaybeNone, inside
-from engine.compat.ultralytics.crops import next_name, with_margin
+from engine.compat.ultralytics.crops import add_crops, with_margin
 from engine.compat.ultralytics.keywords import check
 from engine.compat.ultralytics.probs import Probs
 from engine.errors import InputError
@@ -36,7 +36,6 @@ _ONLY_PLOT = {
     "im_gpu": None,
     "txt_color": (255, 255, 255),
 }
-_UNUSED_PLOT = ("kpt_line", "kpt_radius", "masks")  # which no result has
 _SPEED = {"prepare": "preprocess", "network": "inference", "suppress": "postprocess"}
 
 
@@ -181,15 +180,21 @@ class Results:
         self,
         conf: bool = True,
         line_width: int | None = None,
-        *,
+        font_size: float | None = None,
+        font: str = "Arial.ttf",
         pil: Literal[False] = False,
         img: Array | None = None,
+        kpt_radius: int = 5,
+        kpt_line: bool = True,
         labels: bool = True,
         boxes: bool = True,
+        masks: bool = True,
         probs: bool = True,
         show: bool = False,
         save: bool = False,
         filename: str | Path | None = None,
+        color_mode: str = "class",
+        txt_color: tuple[int, int, int] = (255, 255, 255),
         **others: Any,
     ) -> Array: ...
 
@@ -198,38 +203,41 @@ class Results:
         self,
         conf: bool = True,
         line_width: int | None = None,
+        font_size: float | None = None,
+        font: str = "Arial.ttf",
         *,
         pil: Literal[True],
-        img: Array | None = None,
-        labels: bool = True,
-        boxes: bool = True,
-        probs: bool = True,
-        show: bool = False,
-        save: bool = False,
-        filename: str | Path | None = None,
-        **others: Any,
+        **options: Any,
     ) -> Image.Image: ...
 
     def plot(
         self,
         conf: bool = True,
         line_width: int | None = None,
-        *,
+        font_size: float | None = None,
+        font: str = "Arial.ttf",
         pil: bool = False,
         img: Array | None = None,
+        kpt_radius: int = 5,
+        kpt_line: bool = True,
         labels: bool = True,
         boxes: bool = True,
+        masks: bool = True,
         probs: bool = True,
         show: bool = False,
         save: bool = False,
         filename: str | Path | None = None,
+        color_mode: str = "class",
+        txt_color: tuple[int, int, int] = (255, 255, 255),
         **others: Any,
     ) -> Array | Image.Image:
         """Return the picture with boxes, or the best classes, as (height, width, 3), BGR.
 
         With `pil` this is a Pillow image. `img`, in BGR order, is drawn on in place of the picture.
         """
-        check(Results.plot, others, where="plot()", only=_ONLY_PLOT, unused=_UNUSED_PLOT)
+        others |= {"font_size": font_size, "font": font}
+        others |= {"color_mode": color_mode, "txt_color": txt_color}
+        check(Results.plot, others, where="plot()", only=_ONLY_PLOT)
         picture = self._read() if img is None else read(img, bgr=True)
         if isinstance(self.result, Classification):
             drawn = _with_classes(picture.to_image(), self.result if probs else ())
@@ -246,19 +254,24 @@ class Results:
         return drawn if pil else np.ascontiguousarray(np.asarray(drawn)[:, :, ::-1])
 
     def save(
-        self, filename: str | Path | None = None, *, overwrite: bool | None = None, **options: Any
+        self,
+        filename: str | Path | None = None,
+        *given: Any,
+        overwrite: bool | None = None,
+        **options: Any,
     ) -> str:
-        """Write plot(), with its options, to a file and replace it, as ultralytics does.
+        """Write plot(), with its arguments, to a file and replace it, as ultralytics does.
 
         The default is results_<name>, and results_<video>_<number>.jpg for a frame. Nobody named
         these: an existing file is kept, unless `overwrite`. With overwrite=False a file that was
         named is kept, too.
         """
-        return self._write(self.plot(**{**options, "pil": True}), filename, overwrite=overwrite)
+        drawn = self.plot(*given, **options)
+        return self._write(_as_image(drawn), filename, overwrite=overwrite)
 
-    def show(self, **options: Any) -> None:
-        """Open plot(), with its options, in the viewer of the desktop."""
-        self.plot(**options, show=True)
+    def show(self, *given: Any, **options: Any) -> None:
+        """Open plot(), with its arguments, in the viewer of the desktop."""
+        self.plot(*given, **options, show=True)
 
     def _write(
         self, drawn: Image.Image, filename: str | Path | None, *, overwrite: bool | None = None
@@ -278,15 +291,28 @@ class Results:
         return name.name if format_of(name) else f"{name.stem}.jpg"
 
     def save_crop(
-        self, save_dir: str | Path, file_name: str | Path = "", *, overwrite: bool = False
+        self,
+        save_dir: str | Path,
+        file_name: str | Path = Path("im.jpg"),
+        *,
+        overwrite: bool = False,
     ) -> list[Path]:
-        """Write each box as save_dir/label/picture.jpg; return the paths."""
-        found, picture = with_margin(self._boxes_of("save_crop()")), self._read()
-        if not file_name and found.path is None:
-            file_name = next_name(Path(save_dir))
-        if file_name:
-            found = replace(found, path=str(file_name), frame=None)
-        return found.save_crop(save_dir, picture, overwrite=overwrite)
+        """Write each box as save_dir/label/im.jpg, im-2.jpg, …; return the paths.
+
+        Files that exist are kept and counted on, unless `overwrite`.
+        """
+        if overwrite:
+            return self.write_crops(save_dir, file_name, overwrite=True)
+        found = with_margin(self._boxes_of("save_crop()"))
+        return add_crops(found, self._read(), Path(save_dir), Path(file_name).stem)
+
+    def write_crops(
+        self, save_dir: str | Path, file_name: str | Path, *, overwrite: bool
+    ) -> list[Path]:
+        """Write save_crop() under names that do not depend on what exists, as a run does."""
+        found = with_margin(self._boxes_of("save_crop()"))
+        found = replace(found, path=str(file_name), frame=None)
+        return found.save_crop(save_dir, self._read(), overwrite=overwrite)
 
     def _read(self) -> Picture:
         if self._picture is None:
@@ -310,6 +336,12 @@ def _in_bgr(picture: Picture) -> Array:
     if pixels.dtype != np.uint8:
         pixels = np.rint(pixels * 255).astype(np.uint8)
     return np.ascontiguousarray(pixels[:, :, ::-1])
+
+
+def _as_image(drawn: Array | Image.Image) -> Image.Image:
+    from PIL import Image
+
+    return Image.fromarray(drawn[:, :, ::-1]) if isinstance(drawn, np.ndarray) else drawn
 
 
 def _with_classes(image: Image.Image, classes: Iterable[Ranked]) -> Image.Image:

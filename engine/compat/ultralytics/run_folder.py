@@ -137,7 +137,7 @@ class RunFolder:
         if self._save_txt:
             self._write_labels(self._labels(name), result)
         if self._save_crop:
-            result.save_crop(self.path / "crops", f"{name}.jpg", overwrite=self._exist_ok)
+            result.write_crops(self.path / "crops", f"{name}.jpg", overwrite=self._exist_ok)
 
     def _write_labels(self, path: Path, result: Results) -> None:
         """Write labels. If nothing was found, a file that exists already stays."""

@@ -413,18 +413,6 @@ def test_no_two_crops_share_a_name(model, folder, exist_ok):
     assert list(folder.glob("runs/detect/predict/crops/*/x-2-1.jpg"))
 
 
-def test_crops_of_an_array_have_the_name_that_ultralytics_gives_them(model, folder):
-    (result,) = model(np.full((48, 64, 3), 90, np.uint8), **LOW)
-    written = result.save_crop("crops")
-    assert len(written) == len(result.boxes) > 0
-    assert {each.stem.split("-")[0] for each in written} == {"im"}
-    for number in (2, 3):
-        more = result.save_crop("crops")
-        assert {each.stem.split("-")[0] for each in more} == {f"im{number}"}
-    (renamed,) = result[:1].save_crop("crops", "mine.jpg")
-    assert renamed.stem == "mine"
-
-
 def test_a_source_has_one_number_in_all_outputs(folder):
     chosen = dict.fromkeys(("save", "save_txt", "save_conf", "save_crop"), True)
     run = RunFolder(folder / "run", **chosen)

@@ -59,7 +59,11 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
         return self._as(np.float32)
 
     def _as(self, dtype: Any) -> Values:
-        return np.array(self, dtype).view(Values)
+        return self._made(np.array(self, dtype))
+
+    def _made(self, array: Array) -> Values:
+        """Return what a method has made of the values as an array with these methods."""
+        return array.view(Values)
 
     def dim(self) -> builtins.int:
         return self.ndim
@@ -77,10 +81,10 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
         """Return the different values, rising, and where they are and how often, if asked for."""
         wanted: dict[str, Any] = {"return_inverse": return_inverse, "return_counts": return_counts}
         made = np.unique(np.asarray(self), axis=dim, **wanted)
-        return tuple(map(_values, made)) if isinstance(made, tuple) else _values(made)
+        return tuple(map(self._made, made)) if isinstance(made, tuple) else self._made(made)
 
     def unbind(self, dim: builtins.int = 0) -> tuple[Any, ...]:
-        return tuple(np.moveaxis(np.asarray(self).view(Values), dim, 0))
+        return tuple(self._made(np.moveaxis(np.asarray(self), dim, 0)))
 
     def view(self, *shape: Any, **named: Any) -> Any:
         """Return the values in another shape, given as whole numbers, or NumPy's view."""
@@ -92,11 +96,11 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
         if "dim" in named:
             named["axis"] = named.pop("dim")
         if not descending:
-            return _values(np.asarray(self).argsort(*options, **named))
+            return self._made(np.asarray(self).argsort(*options, **named))
         values, axis = self._along(*options, **named)
         last = values.shape[axis] - 1
         # The order of equal values stays.
-        return _values(np.flip(last - np.flip(values, axis).argsort(axis, kind="stable"), axis))
+        return self._made(np.flip(last - np.flip(values, axis).argsort(axis, kind="stable"), axis))
 
     def sort(self, *options: Any, descending: bool | None = None, **named: Any) -> Any:
         """Sort in place as NumPy does; with `descending` return values and indices, as torch."""
@@ -104,7 +108,7 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
             return super().sort(*options, **named)
         order = self.argsort(*options, descending=descending, **named)
         values, axis = self._along(*options, **named)
-        return _values(np.take_along_axis(values, order, axis)), order
+        return self._made(np.take_along_axis(values, order, axis)), order
 
     def _along(
         self, axis: builtins.int | None = -1, *, dim: Any = None, **_: Any
@@ -135,10 +139,6 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
 def _copied(array: Array) -> Values:
     """Return a copy: sorting a column in place would part the scores of a result from its boxes."""
     return np.array(array).view(Values)
-
-
-def _values(array: Array) -> Values:
-    return array.view(Values)
 
 
 class BoxArray(Values):

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from engine.arrays import Array
-from engine.vision.box_array import BoxArray, Values
+from engine.compat.ultralytics.tensor import Tensor, tensor
+from engine.vision.box_array import BoxArray
 from engine.vision.result import Result
 
 # A program knows whether it tracks: type checkers need not ask for a test.
@@ -28,59 +29,62 @@ class Boxes:
         self.orig_shape = orig_shape
 
     @property
-    def id(self) -> Values | MaybeNone:
+    def id(self) -> Tensor | MaybeNone:
         """Return the identities of a tracker, (n,), or None."""
-        return None if self._ids is None else self._ids.astype(np.float32).view(Values)
+        return None if self._ids is None else tensor(self._ids.astype(np.float32))
 
     @property
     def is_track(self) -> bool:
         return self._ids is not None
 
     @property
-    def xyxy(self) -> Values:
+    def xyxy(self) -> Tensor:
         """Return (n, 4): left, top, right, bottom in pixels."""
-        return self._edges.xyxy
+        return tensor(self._edges.xyxy)
 
     @property
-    def xywh(self) -> Values:
+    def xywh(self) -> Tensor:
         """Return (n, 4): centre and size in pixels."""
-        return self._edges.xywh
+        return tensor(self._edges.xywh)
 
     @property
-    def xyxyn(self) -> Values:
+    def xyxyn(self) -> Tensor:
         """Return (n, 4): left, top, right, bottom relative to the picture."""
-        return self._edges.xyxyn
+        return tensor(self._edges.xyxyn)
 
     @property
-    def xywhn(self) -> Values:
+    def xywhn(self) -> Tensor:
         """Return (n, 4): centre and size relative to the picture."""
-        return self._edges.xywhn
+        return tensor(self._edges.xywhn)
 
     @property
-    def conf(self) -> Values:
+    def conf(self) -> Tensor:
         """Return the scores, (n,)."""
-        return self._edges.conf
+        return tensor(self._edges.conf)
 
     @property
-    def cls(self) -> Values:
+    def cls(self) -> Tensor:
         """Return the numbers of the classes, (n,)."""
-        return self._edges.cls
+        return tensor(self._edges.cls)
 
     @property
-    def data(self) -> Values:
+    def data(self) -> Tensor:
         """Return (n, 6): left, top, right, bottom, score, class; after track() (n, 7).
 
         Then the identity stands before the score.
         """
         columns = [each for each in (self.id, self.conf, self.cls) if each is not None]
         parts = [self.xyxy, *(each[:, None] for each in columns)]
-        return np.concatenate(parts, axis=1, dtype=np.float32).view(Values)
+        return tensor(np.concatenate(parts, axis=1, dtype=np.float32))
 
     @property
     def shape(self) -> tuple[int, ...]:
         return len(self), 7 if self.is_track else 6
 
     def cpu(self) -> Boxes:
+        return self
+
+    def cuda(self, *_: Any, **__: Any) -> Boxes:
         return self
 
     def numpy(self) -> Boxes:
@@ -96,7 +100,7 @@ class Boxes:
         return (self[row] for row in range(len(self)))
 
     def __getitem__(self, which: Any) -> Boxes:
-        if isinstance(which, (int, np.integer)):
+        if np.ndim(which) == 0 and not isinstance(which, slice):
             which = [range(len(self))[which]]
         ids = None if self._ids is None else self._ids[which]
         return Boxes(self._edges[which], self.orig_shape, ids)

@@ -128,7 +128,7 @@ class Results:
 
     def __getitem__(self, which: Any) -> Results:
         found = self._boxes_of("an index")
-        if isinstance(which, (int, np.integer)):
+        if np.ndim(which) == 0 and not isinstance(which, slice):
             which = [range(len(found))[which]]
         part = Results(found[which], self._picture, name=self.path)
         part._orig_img, part.names = self._orig_img, self.names

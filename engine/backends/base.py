@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, overload, runtime_checkable
 
 from engine.arrays import Array
-from engine.errors import DeviceError
+from engine.errors import DeviceError, InputError
 from engine.plan.build import Plan
 from engine.plan.ops import Op, RegionHead, YoloHead
 from engine.vision.boxes import Boxes, Suppression
@@ -48,6 +48,10 @@ class DevicePixels(NamedTuple):
 
 class NoJpegEngineError(DeviceError):
     """A card has no engine for JPEGs; it may have one for videos."""
+
+
+class PrecisionError(InputError):
+    """A device does not have a precision."""
 
 
 class DecodedJpeg(NamedTuple):

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from engine.backends.base import PrecisionError
 from engine.backends.cpu.program import CpuProgram
 from engine.backends.cpu.workers import thread_count
 from engine.errors import DeviceError, InputError, suggest, within_memory
@@ -64,7 +65,9 @@ class CpuDevice:
             is_for_gpus = precision in ("tf32", "float16")
             hint = " GPUs have it: device cuda" if is_for_gpus else suggest(precision, PRECISIONS)
             known = " or ".join(PRECISIONS)
-            raise InputError(f"{self.name}: precision: expected {known}, got {precision!r}.{hint}")
+            raise PrecisionError(
+                f"{self.name}: precision: expected {known}, got {precision!r}.{hint}"
+            )
         if batch < 1:
             raise InputError(f"{self.name}: batch: expected at least 1, got {batch}")
         with within_memory(self.name):

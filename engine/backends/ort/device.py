@@ -7,6 +7,7 @@ from typing import Any
 from weakref import WeakSet
 
 from engine import extras
+from engine.backends.base import PrecisionError
 from engine.backends.cpu.workers import thread_count
 from engine.backends.ort.program import OrtProgram
 from engine.errors import DeviceError, InputError, within_memory
@@ -58,7 +59,7 @@ class OrtDevice:
         if self._is_closed:
             raise DeviceError(f"{self.name}: the device is closed")
         if precision != "float32":
-            raise InputError(f"{self.name}: precision: expected float32, got {precision!r}")
+            raise PrecisionError(f"{self.name}: precision: expected float32, got {precision!r}")
         if batch < 1:
             raise InputError(f"{self.name}: batch: expected at least 1, got {batch}")
         with within_memory(self.name):

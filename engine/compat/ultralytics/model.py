@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from engine import loading
-from engine.backends import device_name
+from engine.backends.base import PrecisionError
 from engine.compat.ultralytics.boxes import inside
 from engine.compat.ultralytics.detectors import Detectors
+from engine.compat.ultralytics.device import device_of
 from engine.compat.ultralytics.following import Following, check_tracker
 from engine.compat.ultralytics.keywords import check
 from engine.compat.ultralytics.metrics import Metrics
@@ -88,9 +89,9 @@ class YOLO:
     def device(self) -> str:
         return self._any(device=self._device).device
 
-    def to(self, device: str | int) -> YOLO:
+    def to(self, device: Any) -> YOLO:
         """Run on another device from now on; one that is missing is an error at once."""
-        device = device_name(device)
+        device = device_of(device) or self._device
         if device != self._device:
             self._detectors.forget()
         if device != "cpu":
@@ -234,7 +235,7 @@ class YOLO:
         conf: float = 0.001,
         iou: float | None = None,
         imgsz: Size | None = None,
-        device: str | int | None = None,
+        device: Any = None,
         half: bool = False,
         batch: int = 1,
         labels: str | None = None,
@@ -358,7 +359,11 @@ class YOLO:
 def _loaded(files: Files, name: str, task: str | None, **options: Any) -> Detector:
     """Load a network; refuse one for another task."""
     cfg, weights, names = files
-    detector = loading.load(cfg, weights, names, **options)
+    try:
+        detector = loading.load(cfg, weights, names, **options)
+    except PrecisionError:
+        detector = loading.load(cfg, weights, names, **{**options, "half": False})
+        _log.warning("half: %s has no float16, so the network runs in float32", detector.device)
     if task not in (None, found := _task_of(detector)):
         detector.close()
         raise InputError(f"task: {name} is for {found}, not {task}")

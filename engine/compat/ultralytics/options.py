@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.arguments import is_whole
-from engine.backends import device_name
+from engine.compat.ultralytics.device import device_of
 from engine.compat.ultralytics.keywords import check
 from engine.compat.ultralytics.run_folder import RunFolder
 from engine.loading import Size
@@ -42,7 +42,7 @@ class Options:
         conf: float = 0.25,
         iou: float | None = None,
         imgsz: Size | None = None,
-        device: str | int | None = None,
+        device: Any = None,
         half: bool = False,
         classes: Collection[str | int] | int | None = None,
         max_det: int = _MAX_DETECTIONS,
@@ -98,7 +98,7 @@ class Options:
     def of_load(self, device: str) -> dict[str, Any]:
         """Return what the network must be loaded for."""
         return {
-            "device": device if self.device is None else device_name(self.device),
+            "device": device_of(self.device) or device,
             "imgsz": multiple_of_stride(self.imgsz),
             "half": self.half,
             "agnostic_nms": self.agnostic_nms,

@@ -1,0 +1,26 @@
+"""The device of a call, in the forms that ultralytics takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.backends import device_name
+
+_IDLEST = "-1"  # ultralytics looks for a card that is idle; here it is the first one
+
+
+def device_of(device: Any) -> str | None:
+    """Return the engine's name of a device, or None for the network's own.
+
+    A device is a name in any case, the number of a card, a list of these, or torch's object.
+    """
+    if isinstance(device, (list, tuple)):
+        device = ",".join(map(str, device))
+    is_of_torch = hasattr(device, "type") and hasattr(device, "index")
+    if isinstance(device, str) or is_of_torch or str(device) == _IDLEST:
+        device = str(device).strip(" ,").lower()
+    if device in (None, "", "none"):
+        return None
+    if device == "cpu:0":  # torch's number of the CPU; the engine's is a number of threads
+        return "cpu"
+    return "cuda:0" if device in ("cuda", _IDLEST) else device_name(device)

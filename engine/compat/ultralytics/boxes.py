@@ -8,8 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from engine.arguments import as_array
 from engine.arrays import Array
 from engine.compat.ultralytics.tensor import Tensor, tensor
+from engine.errors import InputError
 from engine.vision.box_array import BoxArray
 from engine.vision.result import Result
 
@@ -21,10 +23,15 @@ class Boxes:
     """Boxes, scores and classes; an index or a slice gives Boxes again."""
 
     def __init__(
-        self, edges: BoxArray, orig_shape: tuple[int, int], ids: Array | None = None
+        self, boxes: BoxArray | Array, orig_shape: tuple[int, int], ids: Array | None = None
     ) -> None:
-        """`ids` are the identities of a tracker."""
-        self._edges = edges
+        """Take the edges of a result with the identities of a tracker, or rows as in `data`.
+
+        `orig_shape` is the height and the width of the picture.
+        """
+        if not isinstance(boxes, BoxArray):
+            boxes, ids = _from_rows(boxes, orig_shape)
+        self._edges = boxes
         self._ids = ids
         self.orig_shape = orig_shape
 
@@ -40,7 +47,7 @@ class Boxes:
     @property
     def xyxy(self) -> Tensor:
         """Return (n, 4): left, top, right, bottom in pixels."""
-        return tensor(self._edges.xyxy)
+        return tensor(self._edges.xyxy.copy())
 
     @property
     def xywh(self) -> Tensor:
@@ -107,6 +114,31 @@ class Boxes:
 
     def __repr__(self) -> str:
         return f"<Boxes: {len(self)} in {self.orig_shape[1]} x {self.orig_shape[0]}>"
+
+
+def clipped(rows: Any, orig_shape: tuple[int, int]) -> Boxes:
+    """Return the Boxes of such rows, cut at the edges of the picture."""
+    data = np.asarray(Boxes(rows, orig_shape).data)
+    data[:, :4] = data[:, :4].clip(0, np.tile(orig_shape[::-1], 2))
+    return Boxes(data, orig_shape)
+
+
+def _from_rows(rows: Any, orig_shape: tuple[int, int]) -> tuple[BoxArray, Array | None]:
+    """Return edges and identities of rows: left, top, right, bottom, (identity,) score, class."""
+    data = np.atleast_2d(as_array("boxes", rows)).astype(np.float32)
+    if data.ndim != 2 or data.shape[1] not in (6, 7):
+        raise InputError(f"boxes: expected rows of 6 or 7 numbers, got the shape {data.shape}")
+    height, width = orig_shape
+    edges = data[:, :4].astype(np.float64)
+    xywh = np.concatenate([(edges[:, :2] + edges[:, 2:]) / 2, edges[:, 2:] - edges[:, :2]], axis=1)
+    boxes = BoxArray.of(
+        data[:, :4].copy(),
+        size=(width, height),
+        xywhn=(xywh / np.tile((width, height), 2)).astype(np.float32),
+        scores=data[:, -2].copy(),
+        class_ids=data[:, -1].astype(np.int64),
+    )
+    return boxes, data[:, 4].astype(np.int64) if data.shape[1] == 7 else None
 
 
 def inside(result: Result) -> Result:

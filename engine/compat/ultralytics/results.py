@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from reprlib import repr as brief
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from engine.arrays import Array
 from engine.compat.ultralytics import result_text
-from engine.compat.ultralytics.boxes import Boxes, MaybeNone, inside
+from engine.compat.ultralytics.boxes import Boxes, MaybeNone, clipped, inside
 from engine.compat.ultralytics.crops import add_crops, with_margin
+from engine.compat.ultralytics.drawing import as_image, in_bgr, with_classes
 from engine.compat.ultralytics.keywords import check
 from engine.compat.ultralytics.probs import Probs
+from engine.compat.ultralytics.replacing import with_boxes, with_probabilities
 from engine.errors import InputError
 from engine.files.atomic import make_folder, write_new
 from engine.sources.media import is_url, url_path
-from engine.vision.classification import Classification, Ranked
-from engine.vision.colours import colour_of
+from engine.vision.classification import Classification
 from engine.vision.encode import encode, format_of
 from engine.vision.image import Picture, read, read_again
 from engine.vision.result import Result
@@ -42,7 +45,7 @@ _SPEED = {"prepare": "preprocess", "network": "inference", "suppress": "postproc
 class Results:
     """The boxes of a picture, or the probabilities of its classes; `result` is the engine's own."""
 
-    masks = keypoints = obb = None
+    masks = keypoints = obb = semantic_mask = depth = None
 
     def __init__(
         self,
@@ -58,6 +61,9 @@ class Results:
         self.names: Mapping[int, str] = dict(enumerate(result.names))
         self._picture = picture
         self._orig_img: Array | None = None  # which a program may draw on
+        self._has_values = True  # or new() has left them out
+        self._boxes: Boxes | None = None
+        self.speed = _speed_of(result)
 
     # ------------------------------------------------------------ values
 
@@ -81,7 +87,7 @@ class Results:
         What a program draws on it is in plot(), save() and save_crop().
         """
         if self._orig_img is None:
-            self._orig_img = _in_bgr(self._read())
+            self._orig_img = in_bgr(self._read())
         return self._orig_img
 
     @orig_img.setter
@@ -90,23 +96,66 @@ class Results:
 
     @property
     def boxes(self) -> Boxes | MaybeNone:
-        """Return the boxes, or None for a classifier."""
-        if isinstance(self.result, Classification):
+        """Return the boxes, or None for a classifier and after new()."""
+        if isinstance(self._result, Classification) or not self._has_values:
             return None
-        return Boxes(self.result.boxes, self.orig_shape, self.result.track_ids)
+        if self._boxes is None:
+            self._boxes = Boxes(self._result.boxes, self.orig_shape, self._result.track_ids)
+        return self._boxes
+
+    @boxes.setter
+    def boxes(self, boxes: Boxes | None) -> None:
+        if not isinstance(boxes, (Boxes, NoneType)):
+            what = f"expected Boxes or None, got {brief(boxes)}. For rows use update(boxes=…)"
+            raise InputError(f"boxes: {what}")
+        self._result = with_boxes(self._result, boxes)
+        self._boxes, self._has_values = boxes, boxes is not None
 
     @property
     def probs(self) -> Probs | MaybeNone:
         """Return the probabilities, or None for a detector."""
-        if isinstance(self.result, Result):
+        if isinstance(self._result, Result):
             return None
-        return Probs(self.result.probabilities)
+        return Probs(self._result.probabilities)
 
-    @property
-    def speed(self) -> dict[str, float | None]:
-        """Return milliseconds of the three stages."""
-        timing = self.result.timing
-        return {name: timing.get(stage) for stage, name in _SPEED.items()}
+    @probs.setter
+    def probs(self, probs: Probs | None) -> None:
+        if probs is None:
+            self.boxes = None
+        else:
+            self._result = with_probabilities(self._result, getattr(probs, "data", probs))
+
+    def update(
+        self,
+        boxes: Any = None,
+        masks: None = None,
+        probs: Any = None,
+        obb: None = None,
+        keypoints: None = None,
+        semantic_mask: None = None,
+        depth: None = None,
+    ) -> None:
+        """Replace the boxes by rows as in `boxes.data`, cut at the edges, or the probabilities."""
+        others = (masks, obb, keypoints, semantic_mask, depth)
+        if any(each is not None for each in others):
+            raise InputError("update(): expected boxes or probs: darknet's networks have no others")
+        if boxes is not None:
+            self.boxes = clipped(boxes, self.orig_shape)
+        if probs is not None:
+            self.probs = probs
+
+    def new(self) -> Results:
+        """Return Results of the same picture without boxes or probabilities."""
+        made = self._with(with_boxes(self._result, None))
+        made._has_values = False
+        return made
+
+    def _with(self, result: Result) -> Results:
+        """Return Results of the same picture with another result."""
+        made = Results(result, self._picture)
+        for name in ("path", "save_dir", "names", "speed", "_orig_img"):
+            setattr(made, name, getattr(self, name))
+        return made
 
     def cpu(self) -> Results:
         return self
@@ -121,7 +170,8 @@ class Results:
         return self
 
     def __len__(self) -> int:
-        return len(self.result) if isinstance(self.result, Result) else 1
+        """Return the number of boxes, or for a classifier of classes."""
+        return len(self._result if isinstance(self._result, Result) else self.probs)
 
     def __iter__(self) -> Iterator[Results]:
         return (self[row] for row in range(len(self)))
@@ -130,8 +180,8 @@ class Results:
         found = self._boxes_of("an index")
         if np.ndim(which) == 0 and not isinstance(which, slice):
             which = [range(len(found))[which]]
-        part = Results(found[which], self._picture, name=self.path)
-        part._orig_img, part.names = self._orig_img, self.names
+        part = self._with(found[which])
+        part._boxes = self.boxes[which]
         return part
 
     def __repr__(self) -> str:
@@ -240,7 +290,7 @@ class Results:
         check(Results.plot, others, where="plot()", only=_ONLY_PLOT)
         picture = self._read() if img is None else read(img, bgr=True)
         if isinstance(self.result, Classification):
-            drawn = _with_classes(picture.to_image(), self.result if probs else ())
+            drawn = with_classes(picture.to_image(), self.result if probs else ())
         elif not boxes:
             drawn = picture.to_image()
         else:
@@ -267,7 +317,7 @@ class Results:
         named is kept, too.
         """
         drawn = self.plot(*given, **options)
-        return self._write(_as_image(drawn), filename, overwrite=overwrite)
+        return self._write(as_image(drawn), filename, overwrite=overwrite)
 
     def show(self, *given: Any, **options: Any) -> None:
         """Open plot(), with its arguments, in the viewer of the desktop."""
@@ -321,7 +371,7 @@ class Results:
             oriented = self.result.oriented if isinstance(self.result, Result) else True
             self._picture = read_again(self.result.path, self.result.stamp, orient=oriented)
         drawn_on = self._orig_img
-        if drawn_on is None or np.array_equal(drawn_on, _in_bgr(self._picture)):
+        if drawn_on is None or np.array_equal(drawn_on, in_bgr(self._picture)):
             return self._picture
         return replace(self._picture, pixels=read(drawn_on, bgr=True).pixels)
 
@@ -331,27 +381,6 @@ class Results:
         return self.result
 
 
-def _in_bgr(picture: Picture) -> Array:
-    pixels = picture.with_channels(3).pixels
-    if pixels.dtype != np.uint8:
-        pixels = np.rint(pixels * 255).astype(np.uint8)
-    return np.ascontiguousarray(pixels[:, :, ::-1])
-
-
-def _as_image(drawn: Array | Image.Image) -> Image.Image:
-    from PIL import Image
-
-    return Image.fromarray(drawn[:, :, ::-1]) if isinstance(drawn, np.ndarray) else drawn
-
-
-def _with_classes(image: Image.Image, classes: Iterable[Ranked]) -> Image.Image:
-    """Return the picture with a line of text for each class, the best one first."""
-    from engine.vision.draw import draw_text  # fonts are slow to import
-
-    bottom = 0.0
-    for each in classes:
-        text = f"{each.label} {each.score:.2f}"
-        *_, bottom = draw_text(image, (0, bottom), text, colour_of(each.class_id))
-        if bottom >= image.height:
-            break
-    return image
+def _speed_of(result: Result | Classification) -> dict[str, float | None]:
+    """Return milliseconds of the three stages."""
+    return {name: result.timing.get(stage) for stage, name in _SPEED.items()}

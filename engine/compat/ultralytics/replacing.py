@@ -1,0 +1,42 @@
+"""A result with other boxes or other probabilities of the same picture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from engine.arguments import as_array
+from engine.compat.ultralytics.boxes import Boxes
+from engine.errors import InputError
+from engine.vision.classification import Classification
+from engine.vision.result import Result
+
+_COMMON = ("size", "names", "path", "timing", "frame", "stamp", "picture")
+
+
+def with_boxes(result: Result | Classification, boxes: Boxes | None) -> Result:
+    """Return the result of the same picture with these boxes, or with none."""
+    boxes = Boxes(np.empty((0, 6)), result.size[::-1]) if boxes is None else boxes
+    columns: dict[str, Any] = {
+        "xywhn": np.asarray(boxes.xywhn),
+        "scores": np.asarray(boxes.conf),
+        "class_ids": np.asarray(boxes.cls),
+        "track_ids": np.asarray(boxes.id.long()) if boxes.is_track else None,
+    }
+    if isinstance(result, Result):
+        return replace(result, **columns, codes=None, others=None)
+    return Result(**_common(result), **columns)
+
+
+def with_probabilities(result: Result | Classification, probabilities: Any) -> Classification:
+    """Return the result of the same picture with these probabilities of the classes."""
+    values = as_array("probs", probabilities).astype(np.float32)
+    if values.ndim != 1 or not len(values):
+        raise InputError(f"probs: expected one number for each class, got the shape {values.shape}")
+    return Classification(**_common(result), probabilities=values)
+
+
+def _common(result: Result | Classification) -> dict[str, Any]:
+    return {name: getattr(result, name) for name in _COMMON}

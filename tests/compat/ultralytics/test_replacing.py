@@ -1,0 +1,106 @@
+"""Programs replace what a result holds: boxes, probabilities, names, speed and path."""
+
+import numpy as np
+import pytest
+
+from engine.compat.ultralytics import Boxes, Probs
+from engine.errors import InputError
+
+LOW = {"conf": 0.01, "iou": 1.0}
+ROWS = np.array([[10, 20, 30, 40, 0.75, 1], [-5, 6, 120, 28, 0.5, 2]], np.float32)
+
+
+@pytest.fixture
+def result(model):
+    return model("a.png", **LOW)[0]
+
+
+def test_boxes_of_rows():
+    for rows in (ROWS, ROWS.tolist()):
+        boxes = Boxes(rows, (50, 100))
+        np.testing.assert_array_equal(boxes.data, ROWS)
+        np.testing.assert_allclose(boxes.xywhn[0], [0.2, 0.6, 0.2, 0.4], rtol=1e-6)
+        np.testing.assert_array_equal(boxes[1].data, ROWS[1:])
+    assert Boxes(ROWS[0], (50, 100)).shape == (1, 6)
+    tracked = Boxes(np.insert(ROWS, 4, [7, 9], axis=1), (50, 100))
+    assert tracked.is_track
+    assert tracked.id.int().tolist() == [7, 9]
+    assert tracked.conf.tolist() == [0.75, 0.5]
+    with pytest.raises(InputError, match=r"^boxes: expected rows of 6 or 7 numbers, got the shape"):
+        Boxes(ROWS[:, :5], (50, 100))
+
+
+def test_boxes_are_assigned(result, tmp_path):
+    assert result.boxes is result.boxes
+    kept = result.boxes[result.boxes.cls == 1]
+    result.boxes = kept
+    assert result.boxes is kept
+    assert len(result) == len(kept) == len(result.summary()) == len(list(result))
+    assert set(result.boxes.cls.tolist()) == {1}
+    assert result.verbose() == f"{len(kept)} dog{'s' * (len(kept) > 1)}, "
+    result.save_txt(tmp_path / "a.txt")
+    assert len((tmp_path / "a.txt").read_text().splitlines()) == len(kept)
+    result.boxes = Boxes(ROWS, result.orig_shape)
+    np.testing.assert_array_equal(result.boxes.data, ROWS)
+    assert [int(each.boxes.xyxy[0, 0]) for each in result] == [10, -5]
+    assert result.result.class_ids.tolist() == [1, 2]
+    result.boxes = None
+    assert result.boxes is None
+    assert len(result) == 0
+    assert (result.verbose(), result.summary()) == ("(no detections), ", [])
+    np.testing.assert_array_equal(result.plot(), result.orig_img)
+    with pytest.raises(InputError, match=r"^boxes: expected Boxes or None, .*update\(boxes=…\)"):
+        result.boxes = ROWS
+
+
+def test_update_cuts_boxes_at_the_edges(result):
+    result.update(boxes=ROWS)
+    expected = ROWS.copy()
+    expected[1, :4] = [0, 6, 100, 28]
+    np.testing.assert_array_equal(result.boxes.data, expected)
+    assert [each["box"]["x2"] for each in result.summary()] == [30, 100]
+    result.update(np.insert(ROWS, 4, 8, axis=1))
+    assert [each["track_id"] for each in result.summary()] == [8, 8]
+    assert (result.plot() != result.orig_img).any()
+    result.update()
+    assert len(result) == 2
+    for name in ("masks", "obb", "keypoints", "semantic_mask", "depth"):
+        with pytest.raises(InputError, match=r"^update\(\): expected boxes or probs"):
+            result.update(**{name: ROWS})
+
+
+def test_new_has_the_picture_alone(result):
+    result.orig_img[:] = 7
+    result.names[0] = "lion"
+    made = result.new()
+    assert (made.boxes, made.probs, len(made)) == (None, None, 0)
+    assert (made.path, made.names, made.speed) == (result.path, result.names, result.speed)
+    np.testing.assert_array_equal(made.orig_img, result.orig_img)
+    made.update(boxes=ROWS[:1])
+    assert len(made) == 1
+    assert len(result) > 1
+
+
+def test_attributes_are_assigned(result):
+    result.path = "other/b.png"
+    result.speed = {"inference": 1.5}
+    assert result.save() == "results_b.png"
+    assert result[0].path == "other/b.png"
+    assert result[0].speed == {"inference": 1.5}
+    result.speed["inference"] = 2
+    assert result.speed["inference"] == 2
+
+
+def test_probabilities_of_a_classifier(classifier):
+    (result,) = classifier("a.png")
+    made = result.new()
+    assert (made.boxes, made.probs, len(made)) == (None, None, 0)
+    scores = np.arange(6) / 15
+    made.update(probs=scores)
+    assert (made.probs.top1, len(made)) == (5, 6)
+    made.probs = Probs(np.array([0.9, 0.1], np.float32))
+    assert made.verbose().startswith(f"{result.names[0]} 0.90")
+    made.update(boxes=ROWS)
+    assert (made.probs, len(made.boxes)) == (None, 2)
+    with pytest.raises(InputError, match=r"^probs: expected one number for each class, got"):
+        made.update(probs=ROWS)

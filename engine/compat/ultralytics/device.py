@@ -9,6 +9,22 @@ from engine.backends import device_name
 _IDLEST = "-1"  # ultralytics looks for a card that is idle; here it is the first one
 
 
+class DeviceName(str):
+    """The engine's name of a device, with the attributes of torch's object."""
+
+    __slots__ = ()
+
+    @property
+    def type(self) -> str:
+        return self.partition(":")[0]
+
+    @property
+    def index(self) -> int | None:  # type: ignore[override]
+        """Return the number of the first card, or None for a CPU."""
+        number = self.partition(":")[2].partition(",")[0]
+        return int(number) if self.type == "cuda" and number else None
+
+
 def device_of(device: Any) -> str | None:
     """Return the engine's name of a device, or None for the network's own.
 

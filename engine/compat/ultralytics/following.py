@@ -26,6 +26,10 @@ class Following:
         self._trackers: dict[str, Tracker] = {}  # of live sources by name, of all others by ""
         self._name: str | None = None  # of the latest source that is not live
 
+    def reset(self) -> None:
+        """Begin identities anew with the next picture."""
+        self._trackers.clear()
+
     def follow(self, result: Result, name: str, *, persist: bool) -> Result:
         """Return the boxes that have an identity.
 

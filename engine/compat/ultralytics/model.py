@@ -11,31 +11,36 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from engine import loading
 from engine.backends.base import PrecisionError
-from engine.compat.ultralytics.boxes import inside
+from engine.compat.ultralytics import callbacks
 from engine.compat.ultralytics.detectors import Detectors
-from engine.compat.ultralytics.device import device_of
+from engine.compat.ultralytics.device import DeviceName, device_of
+from engine.compat.ultralytics.evaluation import evaluate
 from engine.compat.ultralytics.following import Following, check_tracker
 from engine.compat.ultralytics.keywords import check
 from engine.compat.ultralytics.metrics import Metrics
 from engine.compat.ultralytics.network_files import Files, files_of
 from engine.compat.ultralytics.options import Options, known, multiple_of_stride
-from engine.compat.ultralytics.predictor import predict
+from engine.compat.ultralytics.predictor import Predictor
 from engine.compat.ultralytics.results import Results
 from engine.compat.ultralytics.sources import Sources
 from engine.detector import Detector
-from engine.errors import ImageError, InputError, suggest
+from engine.errors import InputError, suggest
 from engine.loading import Size
 
 _log = logging.getLogger("engine")
 
 _NO_PREDICTOR = "expected None: other ways to predict are not here. Use engine.load(…)"
+_NO_OPTIONS = ("model", "task")  # in `overrides`, which say what is loaded
+_TRACK_CONF = 0.1  # boxes of low scores continue tracks
 _INSTEAD = {
     "tune": "Networks are trained with darknet",
     "benchmark": "Use: python -m engine benchmark",
     "embed": "Use engine.load(…).layer_outputs()",
     "load": "Pass the weights: YOLO(cfg, weights=…)",
     "save": "A network is its .cfg and its .weights file",
-    "model": "Use engine.load(…).graph for the layers",
+    "model": "Use its names and task, or engine.load(…).graph for the layers",
+    "half": "Use predict(…, half=True)",
+    "parameters": "Use info()",
 }
 
 
@@ -69,7 +74,11 @@ class YOLO:
         self._files = files_of(Path(model), weights, names)
         # not a method: a cycle of references would leave a dropped network to the cyclic collector
         self._detectors = Detectors(partial(_loaded, self._files, self.model_name, task))
-        self._device = "auto"
+        self.overrides: dict[str, Any] = {"model": self.model_name}
+        if task is not None:
+            self.overrides["task"] = task
+        self.callbacks = callbacks.none()
+        self.predictor: Predictor | None = None  # of the latest call
         self._following: Following | None = None  # of the latest track()
 
     def __repr__(self) -> str:
@@ -86,8 +95,12 @@ class YOLO:
         return _task_of(self._any())
 
     @property
-    def device(self) -> str:
-        return self._any(device=self._device).device
+    def device(self) -> DeviceName:
+        return DeviceName(self._any(device=self._device).device)
+
+    @property
+    def _device(self) -> str:
+        return device_of(self.overrides.get("device")) or "auto"
 
     def to(self, device: Any) -> YOLO:
         """Run on another device from now on; one that is missing is an error at once."""
@@ -96,21 +109,52 @@ class YOLO:
             self._detectors.forget()
         if device != "cpu":
             self._load(Options(device=device))
-        self._device = device
+        self.overrides["device"] = device
         return self
 
-    def fuse(self) -> YOLO:
+    def cpu(self) -> YOLO:
+        return self.to("cpu")
+
+    def cuda(self, device: Any = None) -> YOLO:
+        return self.to("cuda" if device is None else device)
+
+    def eval(self) -> YOLO:
+        """Do nothing: networks are never trained here."""
+        return self
+
+    def fuse(self, verbose: bool = True, imgsz: Size | None = None) -> YOLO:
         """Do nothing: batch normalisation is always folded into the weights."""
         return self
 
-    def info(self, detailed: bool = False, verbose: bool = False) -> tuple[int, int, int, float]:
-        """Return layers, parameters, gradients (none), and billions of operations."""
-        graph = self._any(imgsz=None).graph
-        return len(graph.nodes), graph.parameter_count, 0, graph.operations / 1e9
+    def info(
+        self, detailed: bool = False, verbose: bool = True, imgsz: Size | None = None
+    ) -> tuple[int, int, int, float]:
+        """Return and log layers, parameters, gradients (none), and billions of operations."""
+        graph = self._any(imgsz=multiple_of_stride(imgsz)).graph
+        facts = (len(graph.nodes), graph.parameter_count, 0, graph.operations / 1e9)
+        if verbose:
+            what = "%s: %d layers, %d parameters, %d gradients, %.1f GFLOPs"
+            _log.info(what, self.model_name, *facts)
+        return facts
 
     def close(self) -> None:
         """Free the device, which ends streams; the next call loads the network again."""
         self._detectors.close()
+
+    # ------------------------------------------------------------ callbacks
+
+    def add_callback(self, event: str, func: Callable[[Any], object]) -> None:
+        """Call a function at an event of each prediction, with the Predictor of that call."""
+        callbacks.check_function(func)
+        self.callbacks[callbacks.event_of(event)].append(func)
+
+    def clear_callback(self, event: str) -> None:
+        """Call no function any more at this event."""
+        self.callbacks[callbacks.event_of(event)] = []
+
+    def reset_callbacks(self) -> None:
+        """Call no function any more at any event."""
+        self.callbacks = callbacks.none()
 
     # ------------------------------------------------------------ prediction
 
@@ -145,7 +189,7 @@ class YOLO:
         """
         if predictor is not None:
             raise InputError(f"predictor: {_NO_PREDICTOR}")
-        found = self._predict(source, Options(**known(options)), keeps=not stream)
+        found = self._predict(source, self._options(options), keeps=not stream)
         return found if stream else list(found)
 
     __call__ = predict
@@ -193,13 +237,10 @@ class YOLO:
         `boxes.id` is None for a picture in which nothing is followed.
         """
         check_tracker(tracker)
-        for name, default in (("conf", 0.1), ("batch", 1)):
-            if options.get(name) is None:
-                options[name] = default
-        given = Options(**known(options, "track()"))
+        given = self._options(options, "track()")
         if self._load(given).task != "detector":
             raise InputError(f"track(): expected a detector, got a {self.task}")
-        if self._following is None or not persist:
+        if self._following is None or self.predictor is None or not persist:
             self._following = Following()
         follow = partial(self._following.follow, persist=persist)
         found = self._predict(source, given, keeps=not stream, follow=follow)
@@ -214,9 +255,21 @@ class YOLO:
         follow: Callable[[Any, str], Any] | None = None,
     ) -> Iterator[Results]:
         detector = self._load(options)
-        return predict(
-            detector, source, options, task=_task_of(detector), keeps=keeps, follow=follow
-        )
+        following = None if follow is None else self._following
+        self.predictor = Predictor(options, self.callbacks, following)
+        task = _task_of(detector)
+        return self.predictor.predict(detector, source, task=task, keeps=keeps, follow=follow)
+
+    def _options(self, given: dict[str, Any], where: str = "predict()") -> Options:
+        """Return the options of a call; those that are not given are in `overrides`."""
+        named = {name: each for name, each in self.overrides.items() if name not in _NO_OPTIONS}
+        named |= given
+        for name in ("conf", "batch"):
+            if named.get(name) is None:
+                named.pop(name, None)
+        if where == "track()":
+            named.setdefault("conf", _TRACK_CONF)
+        return Options(**known(named, where))
 
     def _any(self, **options: Any) -> Detector:
         """Return a detector with these options, whatever the others are."""
@@ -253,52 +306,8 @@ class YOLO:
             raise InputError("plots: val() draws none. Run: engine evaluate … --curves DIR")
         only = {"split": "val", "save_json": False, "augment": False, "rect": True, "plots": False}
         check(YOLO.val, others, where="val()", only=only, unused=("verbose", "workers"))
-        from engine.darknet.names import find_file
-        from engine.evaluate import coco_files
-        from engine.evaluate.examples import Detections, Example
-        from engine.evaluate.score import Rules, score
-        from engine.outputs import labelled_pictures
-
         options = Options(conf=conf, iou=iou, imgsz=imgsz, device=device, half=half, batch=batch)
-        detector = self._load(options)
-        if detector.task != "detector":
-            raise InputError(
-                f"val(): expected a detector, got a {detector.task}. "
-                "Run: engine classify --list FILE"
-            )
-        source = str(data)
-        if Path(source).suffix.lower() == ".data":
-            source = str(find_file(source, "valid"))
-        if Path(source).suffix.lower() == ".json":
-            truth = coco_files.read_truth(source, detector.labels)
-        else:
-            truth = labelled_pictures.read(source, detector.labels, labels=labels)
-        if truth.has_no_labels:
-            raise InputError(f"{source}: no picture has a label file. labels= names their folder")
-        examples: list[Example] = []
-        broken: list[ImageError] = []
-        found = detector.stream(
-            (entry.path for entry in truth.entries),
-            on_error="yield",
-            expand=False,
-            threshold=conf,
-            nms=iou,
-        )
-        for entry, result in zip(truth.entries, found, strict=True):
-            if isinstance(result, ImageError):
-                broken.append(result)
-                continue
-            detections = Detections.from_result(inside(result))
-            objects = entry.objects(result.size)
-            examples.append(Example(entry.image_id, result.size, objects, detections, entry.path))
-        for each in (*truth.warnings(), *broken):
-            _log.warning("%s", each)
-        if broken and not examples:
-            raise broken[0]
-        if broken:
-            of = f"{len(broken)} of {len(truth.entries)}"
-            _log.warning("%s pictures could not be read and are left out", of)
-        return Metrics(score(examples, truth.names, Rules("coco")))
+        return evaluate(self._load(options), str(data), conf=conf, iou=iou, labels=labels)
 
     def export(
         self,

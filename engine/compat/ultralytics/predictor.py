@@ -9,8 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from engine.arrays import Array
+from engine.compat.ultralytics.callbacks import Callbacks
+from engine.compat.ultralytics.following import Following
 from engine.compat.ultralytics.options import Options
 from engine.compat.ultralytics.results import Results
+from engine.compat.ultralytics.run_folder import RunFolder
 from engine.compat.ultralytics.sources import Pictures, is_single
 from engine.detector import Detector
 from engine.errors import ImageError, InputError
@@ -27,53 +31,93 @@ _NO_SHOW = (
 _RGB = 3  # channels
 
 
-def predict(
-    detector: Detector,
-    source: Any,
-    options: Options,
-    *,
-    task: str,
-    keeps: bool,
-    follow: Callable[[Any, str], Any] | None = None,
-) -> Iterator[Results]:
-    """Return the Results of each picture; wrong arguments are errors before the first one.
+class Predictor:
+    """One call of predict() or track(), with what its callbacks read and replace.
 
-    `keeps` holds the pixels of files in memory. `follow` gives boxes the identities of a tracker.
+    Each picture is a batch of its own. `results` holds the Results of the latest one; a callback
+    may put others in their place, or anything else that the loop of the program takes.
     """
-    is_one = is_single(source)
-    sources = [source] if is_one else source
-    pictures = Pictures(sources, options.vid_stride)
-    mode = "predict" if follow is None else "track"
-    folder = options.run_folder(task, mode) if options.writes else None
-    if folder is not None:
-        folder.refuse_pictures_here(sources)
 
-    def found() -> Iterator[Results]:
-        outcomes = detector.stream(
-            pictures,
-            on_error="yield",
-            expand=False,
-            keep_pictures=True,
-            **options.of_call(detector.task),
-        )
-        pairs = zip(outcomes, pictures.items_again(), strict=False)
-        with closing(outcomes), ExitStack() as stack:
-            if folder is not None:
-                stack.callback(folder.finish)
-            for result, item in _without_errors(pairs, is_one=is_one):
-                if options.show and result.frame is not None:
-                    raise InputError(_NO_SHOW)
-                if follow is not None:
-                    result = follow(result, result.path or item.name)
-                path = None if folder is None else folder.path
-                made = _results_of(result, item, path, keeps=keeps)
+    def __init__(
+        self, options: Options, callbacks: Callbacks, following: Following | None = None
+    ) -> None:
+        """`following` gives boxes the identities of a tracker."""
+        self.args = options
+        self.results: Iterable[Any] = []
+        self.seen = 0  # pictures
+        self.save_dir: Path | None = None
+        self.trackers = [] if following is None else [following]
+        self._callbacks = callbacks
+
+    @property
+    def batch(self) -> tuple[list[str], list[Array], list[str]]:
+        """Return the paths, the pictures in BGR order, and the texts of `results`."""
+        found = [each for each in self.results if isinstance(each, Results)]
+        texts = [each.verbose() for each in found]
+        return [each.path for each in found], [each.orig_img for each in found], texts
+
+    def predict(
+        self,
+        detector: Detector,
+        source: Any,
+        *,
+        task: str,
+        keeps: bool,
+        follow: Callable[[Any, str], Any] | None = None,
+    ) -> Iterator[Any]:
+        """Return the Results of each picture; wrong arguments are errors before the first one.
+
+        `keeps` holds the pixels of files in memory.
+        """
+        is_one, options = is_single(source), self.args
+        sources = [source] if is_one else source
+        pictures = Pictures(sources, options.vid_stride)
+        mode = "predict" if follow is None else "track"
+        folder = options.run_folder(task, mode) if options.writes else None
+        if folder is not None:
+            folder.refuse_pictures_here(sources)
+            self.save_dir = folder.path
+
+        def found() -> Iterator[Any]:
+            self._call("on_predict_start")
+            outcomes = detector.stream(
+                pictures,
+                on_error="yield",
+                expand=False,
+                keep_pictures=True,
+                **options.of_call(detector.task),
+            )
+            pairs = zip(outcomes, pictures.items_again(), strict=False)
+            with closing(outcomes), ExitStack() as stack:
                 if folder is not None:
-                    folder.write(made, item)
-                if options.show:
-                    made.show(**options.drawing)
-                yield made
+                    stack.callback(folder.finish)
+                for result, item in _without_errors(pairs, is_one=is_one):
+                    if options.show and result.frame is not None:
+                        raise InputError(_NO_SHOW)
+                    if follow is not None:
+                        result = follow(result, result.path or item.name)
+                    self.seen += 1
+                    self.results = [_results_of(result, item, self.save_dir, keeps=keeps)]
+                    self._call("on_predict_postprocess_end")
+                    self._write(folder, item)
+                    self._call("on_predict_batch_end")
+                    yield from self.results
+            self._call("on_predict_end")
 
-    return found()
+        return found()
+
+    def _write(self, folder: RunFolder | None, item: Item) -> None:
+        """Write and show the results as the options ask for."""
+        self.results = list(self.results)
+        for each in self.results:
+            if folder is not None:
+                folder.write(each, item)
+            if self.args.show:
+                each.show(**self.args.drawing)
+
+    def _call(self, event: str) -> None:
+        for function in self._callbacks[event]:
+            function(self)
 
 
 def _without_errors(

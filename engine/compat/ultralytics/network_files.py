@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from engine.compat.ultralytics.errors import MissingModelError
 from engine.errors import InputError, suggest
 from engine.files.naming import shown
 
@@ -44,16 +45,17 @@ def files_of(
     return zoo.cfg, weights, zoo.names if names is None else names
 
 
-def _missing(model: Path, cfg: Path) -> InputError:
+def _missing(model: Path, cfg: Path) -> MissingModelError:
     """Return the error for the file of a network without a .cfg."""
     from engine.models import registry
 
     if model.exists():
-        return InputError(
+        return MissingModelError(
             f"{shown(str(cfg))}: is missing: expected next to {shown(str(model))}. "
             "Pass the .cfg to YOLO(), and weights="
         )
-    return InputError(f"{shown(str(model))}: no such file.{suggest(model.stem, registry.models())}")
+    hint = suggest(model.stem, registry.models())
+    return MissingModelError(f"{shown(str(model))}: no such file.{hint}")
 
 
 def _names_of(model: Path, stem: str) -> Path | None:

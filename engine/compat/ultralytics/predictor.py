@@ -11,6 +11,7 @@ from typing import Any
 
 from engine.arrays import Array
 from engine.compat.ultralytics.callbacks import Callbacks
+from engine.compat.ultralytics.errors import as_missing
 from engine.compat.ultralytics.following import Following
 from engine.compat.ultralytics.options import Options
 from engine.compat.ultralytics.results import Results
@@ -20,7 +21,7 @@ from engine.detector import Detector
 from engine.errors import ImageError, InputError
 from engine.files.stamp import is_of_file
 from engine.sources.item import Item
-from engine.sources.pictures import is_file
+from engine.sources.pictures import is_file, name_of
 
 _log = logging.getLogger("engine")
 
@@ -91,7 +92,7 @@ class Predictor:
             with closing(outcomes), ExitStack() as stack:
                 if folder is not None:
                     stack.callback(folder.finish)
-                for result, item in _without_errors(pairs, is_one=is_one):
+                for result, item in _without_errors(pairs, is_one=is_one, name=name_of(source)):
                     if options.show and result.frame is not None:
                         raise InputError(_NO_SHOW)
                     if follow is not None:
@@ -121,9 +122,12 @@ class Predictor:
 
 
 def _without_errors(
-    outcomes: Iterable[tuple[Any, Item]], *, is_one: bool
+    outcomes: Iterable[tuple[Any, Item]], *, is_one: bool, name: str | None
 ) -> Iterator[tuple[Any, Item]]:
-    """Yield results and log errors; raise the error of a single picture that cannot be read."""
+    """Yield results and log errors; raise the error of a single picture that cannot be read.
+
+    `name` is that of a single source.
+    """
     first: ImageError | None = None
     number = -1
     has_any = False
@@ -139,7 +143,7 @@ def _without_errors(
         else:
             _log.warning("%s", outcome)
     if first is not None:
-        raise first
+        raise as_missing(first, name)
     if number >= 0 and not has_any:
         _log.warning("source: none of the pictures could be read, so there are no results")
 

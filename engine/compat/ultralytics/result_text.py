@@ -27,11 +27,11 @@ def sentence(result: Result | Classification) -> str:
 def summary(
     result: Result | Classification, normalize: bool, decimals: int
 ) -> list[dict[str, Any]]:
-    """Return a dict for each box, or for the best class: name, class, confidence, box, identity."""
+    """Return name, class, score, box and identity of each box, or the best five classes."""
     if isinstance(result, Classification):
         return [
             {"name": each.label, "class": each.class_id, "confidence": round(each.score, decimals)}
-            for each in result.top(1)
+            for each in result.top(5)
         ]
     edges = result.xyxyn if normalize else result.xyxy
     return [

@@ -194,7 +194,10 @@ class Results:
         return result_text.sentence(self.result)
 
     def summary(self, normalize: bool = False, decimals: int = 5) -> list[dict[str, Any]]:
-        """Return a dict for each box: name, class, confidence, box, and after track() identity."""
+        """Return a dict for each box: name, class, confidence, box, and after track() identity.
+
+        For a classifier, these are the names, classes and scores of the best five classes.
+        """
         return result_text.summary(self.result, normalize, decimals)
 
     def to_json(self, normalize: bool = False, decimals: int = 5) -> str:

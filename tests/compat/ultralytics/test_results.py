@@ -227,7 +227,15 @@ def test_a_classifier(classifier):
     drawn = result.plot()
     assert (drawn != result.orig_img).any()
     np.testing.assert_array_equal(result.plot(probs=False), result.orig_img)
-    assert result.to_csv().splitlines()[0] == "name,class,confidence"
+    assert [each["class"] for each in result.summary()] == probs.top5
+    assert [each["confidence"] for each in result.summary(decimals=9)] == pytest.approx(
+        probs.top5conf.tolist()
+    )
+    assert len(result) == len(probs) == 6
+    assert [line.split(",")[0] for line in result.to_csv().splitlines()] == [
+        "name",
+        *(result.names[each] for each in probs.top5),
+    ]
     with pytest.raises(InputError, match="expected boxes"):
         result[0]
 

@@ -147,6 +147,15 @@ def draw_text(
     return left, top, left + width, top + height
 
 
+def text_mask(text: str, size: int) -> Image.Image:
+    """Return how far text covers each pixel of its label, as a grey image with the margins."""
+    font, text = _font_for("".join(each if each.isprintable() else " " for each in text), size)
+    x0, y0, width, height, margin = _extent(font, text, size)
+    mask = Image.new("L", (width, height))
+    ImageDraw.Draw(mask).text((margin - x0, margin - y0), text, fill=255, font=font)
+    return mask
+
+
 def _lines(font: Font, text: str, width: float) -> list[str]:
     """Break a text at spaces, or inside long words, where it would be wider than `width`."""
     lines = []

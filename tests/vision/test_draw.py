@@ -229,3 +229,13 @@ def test_colours_are_deterministic_and_differ_between_neighbours():
 )
 def test_text_colour_is_legible(colour, ink):
     assert text_colour_on(colour) == ink
+
+
+def test_the_mask_of_a_text_has_the_size_of_its_label():
+    mask = draw.text_mask("dog", 20)
+    assert mask.mode == "L"
+    assert mask.getextrema() == (0, 255)
+    left, top, right, bottom = mask.getbbox()
+    assert 0 < left < right < mask.width
+    assert 0 < top < bottom < mask.height
+    assert draw.text_mask("ace", 20).height == draw.text_mask("Hg", 20).height

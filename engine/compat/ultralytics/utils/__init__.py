@@ -1,0 +1,1 @@
+"""The modules of ultralytics.utils that scripts draw with."""

@@ -381,6 +381,3 @@ def _loaded(files: Files, name: str, task: str | None, **options: Any) -> Detect
 
 def _task_of(detector: Detector) -> str:
     return "classify" if detector.task == "classifier" else "detect"
-
-
-_RGB = 3  # channels

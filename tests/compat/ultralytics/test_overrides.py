@@ -1,4 +1,4 @@
-"""What programs set on a YOLO before they predict."""
+"""Attributes and methods of a YOLO that programs use before they predict."""
 
 import pytest
 

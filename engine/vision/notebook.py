@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterable
-from html import escape
 from typing import TYPE_CHECKING
 
 from engine.files.naming import escaped, shown
@@ -29,6 +28,8 @@ def png(image: Image.Image) -> bytes:
 
 def html(title: str, found: Iterable[Detection], picture: bytes | None) -> str:
     """Return the picture, if there is one, above a table of the detections."""
+    from html import escape  # slow to import, and rarely needed
+
     detections = list(found)
     has_texts = any(each.text is not None for each in detections)
     rows = [

@@ -33,7 +33,6 @@ from engine.vision.classes import chosen_classes
 from engine.vision.code import Code
 from engine.vision.detection import Box, Detection
 from engine.vision.image import Picture, Source, path_of, read, read_again
-from engine.vision.overlay import Overlay
 from engine.vision.tables import Library, data_frame
 from engine.vision.tiles import Area
 
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from engine.vision.frame import Frame
+    from engine.vision.overlay import Overlay
 
 
 _MAX_DRAWN = 24  # characters of a code's text in a picture

@@ -190,6 +190,18 @@ def test_help_starts_without_numpy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_picture_that_nothing_draws_is_detected_without_fonts():
+    rare = ["PIL.ImageDraw", "PIL.ImageFont", "engine.evaluate.dataset"]
+    code = (
+        "import sys; from engine.cli import main; main(['detect', 'docs/parcel.jpg']); "
+        f"print(sorted({set(rare)} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.mark.slow
 def test_help_starts_about_as_fast_as_a_numpy_import():
     """Compare the fastest of alternating runs, because a shared machine may be slow for a while."""

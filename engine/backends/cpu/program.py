@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -114,7 +113,7 @@ class CpuProgram(HostProcessing):
                         taken.append((perf_counter() - start) * 1e3)
             self._storage.reset()
         return [
-            OpTime(op, median(taken[1:]), self._algorithm(op))
+            OpTime(op, float(np.median(taken[1:])), self._algorithm(op))
             for op, taken in zip(self.plan.ops, times, strict=True)
         ]
 

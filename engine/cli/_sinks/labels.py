@@ -13,7 +13,6 @@ from engine.cli._output_files import Existing, OutputFolder, ReservedPaths
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
 from engine.errors import InputError
-from engine.evaluate.dataset import all_labels
 from engine.files.naming import shown
 from engine.files.real_paths import real
 from engine.outputs import file_names
@@ -121,6 +120,8 @@ class Labels(Sink):
             problem = f"{target.name} next to {shown(picture)} would not be its labels"
             raise InputError(f"{self._where}: {problem}. Name another folder")
         if is_next_to_it:
+            from engine.evaluate.dataset import all_labels  # slow to import, and rarely needed
+
             others = [each for each in all_labels(Path(picture)) if real(each) != real(target)]
             if others:
                 problem = f"would take the place of {shown(others[0])}, the labels of a picture"

@@ -12,9 +12,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
-from statistics import median
 from time import monotonic
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from engine.backends.cuda.driver.worker import ClosedError
 from engine.backends.cuda.ops.target import Choice
@@ -136,7 +137,7 @@ def _share(trial: Trial, best: Trial) -> float:
         except DeviceError as error:
             _log.warning("a network with other algorithms is left out: %s", error)
             return inf
-        share = median(taken) / median(least)
+        share = float(np.median(taken) / np.median(least))
         if share > 1:
             break
     return share

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from engine.backends.base import Placed
-from engine.backends.cuda.driver.compiler import unit_of
+from engine.backends.cuda.driver import loaded_kernels
+from engine.backends.cuda.driver.compiler import Unit, unit_of
+from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.lower.launched import kernels_of
+from engine.backends.cuda.ops.target import Target
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
@@ -35,3 +38,36 @@ def test_every_kernel_of_a_first_run_was_compiled_ahead(name, precision):
         missed = {each for each in device.context.launched if unit_of(each) not in ahead}
     assert not missed
     assert device.context.launched
+
+
+class NotedKernels:
+    """Kernels that compile at once and load nothing."""
+
+    def __init__(self):
+        self.loaded = []
+
+    def is_loaded(self, module):
+        return False
+
+    def image(self, module):
+        return b""
+
+    def load(self, module, image):
+        self.loaded.append(module)
+
+
+def test_what_takes_longest_is_compiled_first():
+    network = graph.build(cfg.read("cfg/yolov4-tiny.cfg"))
+    plan = optimise(lower(network, random_weights.arrays(network)), HostDevice.passes)
+    lowered = lowering.place(lowering.fuse(plan, Target(1, "float16", (9, 0), 132)))
+    kernels = NotedKernels()
+    found = kernels_of(lowered).values()
+    loaded_kernels.load_together(
+        (kernels, each) for launched in found for each in launched.units | launched.tiles
+    )
+    kinds = [
+        "unit" if isinstance(each, Unit) else "yolo" if getattr(each, "yolo", 0) else "tile"
+        for each in kernels.loaded
+    ]
+    assert sorted(kinds, key=["yolo", "tile", "unit"].index) == kinds
+    assert set(kinds) == {"yolo", "tile", "unit"}

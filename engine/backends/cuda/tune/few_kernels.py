@@ -27,16 +27,14 @@ def with_few_kernels(fused: Lowered) -> Lowered:
     convolutions comes first, then the one that suits most of the others.
     """
     target = fused.target
-    usual = {
-        conv.signature(target, op): (op, conv.choose(target, op))
-        for op in fused.plan.ops
-        if isinstance(op, Conv2d)
+    convolutions = {
+        conv.signature(target, op): op for op in fused.plan.ops if isinstance(op, Conv2d)
     }
-    found = {key: choice for key, (_, choice) in usual.items()}
+    found = {key: conv.choose(target, op) for key, op in convolutions.items()}
     used = dict.fromkeys(found.values())
     left = {
-        key: _by_kernel(target, op, choice, () if key in target.measured else used)
-        for key, (op, choice) in usual.items()
+        key: _by_kernel(target, op, found[key], () if key in target.measured else used)
+        for key, op in convolutions.items()
     }
     while counts := Counter(kernel for suitable in left.values() for kernel in suitable):
         ((kernel, _),) = counts.most_common(1)

@@ -88,6 +88,8 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
 
     def view(self, *shape: Any, **named: Any) -> Any:
         """Return the values in another shape, given as whole numbers, or NumPy's view."""
+        if len(shape) == 1 and isinstance(shape[0], tuple):
+            (shape,) = shape
         is_shape = bool(shape) and all(isinstance(each, builtins.int) for each in shape)
         return self.reshape(shape) if is_shape else super().view(*shape, **named)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -33,12 +34,13 @@ class Boxes:
             boxes, ids = _from_rows(boxes, orig_shape)
         self._edges = boxes
         self._ids = ids
+        self._as: Callable[[Array], Tensor] = tensor
         self.orig_shape = orig_shape
 
     @property
     def id(self) -> Tensor | MaybeNone:
         """Return the identities of a tracker, (n,), or None."""
-        return None if self._ids is None else tensor(self._ids.astype(np.float32))
+        return None if self._ids is None else self._as(self._ids.astype(np.float32))
 
     @property
     def is_track(self) -> bool:
@@ -47,32 +49,32 @@ class Boxes:
     @property
     def xyxy(self) -> Tensor:
         """Return (n, 4): left, top, right, bottom in pixels."""
-        return tensor(self._edges.xyxy.copy())
+        return self._as(self._edges.xyxy.copy())
 
     @property
     def xywh(self) -> Tensor:
         """Return (n, 4): centre and size in pixels."""
-        return tensor(self._edges.xywh)
+        return self._as(self._edges.xywh)
 
     @property
     def xyxyn(self) -> Tensor:
         """Return (n, 4): left, top, right, bottom relative to the picture."""
-        return tensor(self._edges.xyxyn)
+        return self._as(self._edges.xyxyn)
 
     @property
     def xywhn(self) -> Tensor:
         """Return (n, 4): centre and size relative to the picture."""
-        return tensor(self._edges.xywhn)
+        return self._as(self._edges.xywhn)
 
     @property
     def conf(self) -> Tensor:
         """Return the scores, (n,)."""
-        return tensor(self._edges.conf)
+        return self._as(self._edges.conf)
 
     @property
     def cls(self) -> Tensor:
         """Return the numbers of the classes, (n,)."""
-        return tensor(self._edges.cls)
+        return self._as(self._edges.cls)
 
     @property
     def data(self) -> Tensor:
@@ -82,7 +84,7 @@ class Boxes:
         """
         columns = [each for each in (self.id, self.conf, self.cls) if each is not None]
         parts = [self.xyxy, *(each[:, None] for each in columns)]
-        return tensor(np.concatenate(parts, axis=1, dtype=np.float32))
+        return self._as(np.concatenate(parts, axis=1, dtype=np.float32))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -95,7 +97,10 @@ class Boxes:
         return self
 
     def numpy(self) -> Boxes:
-        return self
+        """Return the same boxes with plain arrays of NumPy, whose elements are its own numbers."""
+        made = copy(self)
+        made._as = cast(Any, np.asarray)
+        return made
 
     def to(self, *_: Any, **__: Any) -> Boxes:
         return self
@@ -109,8 +114,10 @@ class Boxes:
     def __getitem__(self, which: Any) -> Boxes:
         if np.ndim(which) == 0 and not isinstance(which, slice):
             which = [range(len(self))[which]]
-        ids = None if self._ids is None else self._ids[which]
-        return Boxes(self._edges[which], self.orig_shape, ids)
+        made = copy(self)
+        made._edges = self._edges[which]
+        made._ids = None if self._ids is None else self._ids[which]
+        return made
 
     def __repr__(self) -> str:
         return f"<Boxes: {len(self)} in {self.orig_shape[1]} x {self.orig_shape[0]}>"
@@ -128,7 +135,9 @@ def _from_rows(rows: Any, orig_shape: tuple[int, int]) -> tuple[BoxArray, Array 
     data = np.atleast_2d(as_array("boxes", rows)).astype(np.float32)
     if data.ndim != 2 or data.shape[1] not in (6, 7):
         raise InputError(f"boxes: expected rows of 6 or 7 numbers, got the shape {data.shape}")
-    height, width = orig_shape
+    if not np.all(np.isfinite(data[:, -1]) & (data[:, -1] >= 0)):
+        raise InputError("boxes: expected the number of a class, 0 or more, at the end of each row")
+    height, width = orig_shape[:2]
     edges = data[:, :4].astype(np.float64)
     xywh = np.concatenate([(edges[:, :2] + edges[:, 2:]) / 2, edges[:, 2:] - edges[:, :2]], axis=1)
     boxes = BoxArray.of(

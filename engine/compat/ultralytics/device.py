@@ -6,6 +6,7 @@ from typing import Any
 
 from engine.backends import device_name
 
+_LEFT_OUT = str.maketrans("", "", " ()[]'")  # as in "[0, 1]"
 _IDLEST = "-1"  # ultralytics looks for a card that is idle; here it is the first one
 
 
@@ -34,7 +35,7 @@ def device_of(device: Any) -> str | None:
         device = ",".join(map(str, device))
     is_of_torch = hasattr(device, "type") and hasattr(device, "index")
     if isinstance(device, str) or is_of_torch or str(device) == _IDLEST:
-        device = str(device).strip(" ,").lower()
+        device = str(device).translate(_LEFT_OUT).strip(",").lower()
     if device in (None, "", "none"):
         return None
     if device == "cpu:0":  # torch's number of the CPU; the engine's is a number of threads

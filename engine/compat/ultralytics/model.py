@@ -255,8 +255,7 @@ class YOLO:
         follow: Callable[[Any, str], Any] | None = None,
     ) -> Iterator[Results]:
         detector = self._load(options)
-        following = None if follow is None else self._following
-        self.predictor = Predictor(options, self.callbacks, following)
+        self.predictor = Predictor(options, self.callbacks, self._following)
         task = _task_of(detector)
         return self.predictor.predict(detector, source, task=task, keeps=keeps, follow=follow)
 

@@ -109,8 +109,10 @@ class Predictor:
 
     def _write(self, folder: RunFolder | None, item: Item) -> None:
         """Write and show the results as the options ask for."""
-        self.results = list(self.results)
+        self.results = list(self.results or ())
         for each in self.results:
+            if not isinstance(each, Results):  # a callback has put something else there
+                continue
             if folder is not None:
                 folder.write(each, item)
             if self.args.show:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ class Probs:
     """The probabilities of a classifier."""
 
     def __init__(self, probabilities: Array) -> None:
-        self.data = tensor(probabilities)
+        self.data: Array = tensor(probabilities)
         order = np.argsort(-probabilities, kind="stable")[:5]
         self.top5 = order.tolist()
         self.top1 = int(order[0])
-        self.top5conf = self.data[order]
-        self.top1conf = self.data[self.top1]
+        self.top5conf: Array = self.data[order]
+        self.top1conf: Any = self.data[self.top1]
 
     def cpu(self) -> Probs:
         return self
@@ -31,7 +32,11 @@ class Probs:
         return self
 
     def numpy(self) -> Probs:
-        return self
+        """Return the same probabilities as plain arrays of NumPy."""
+        made = copy(self)
+        made.data, made.top5conf = np.asarray(self.data), np.asarray(self.top5conf)
+        made.top1conf = made.data[self.top1]
+        return made
 
     def __len__(self) -> int:
         return len(self.data)

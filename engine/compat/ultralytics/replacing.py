@@ -20,7 +20,7 @@ def with_boxes(result: Result | Classification, boxes: Boxes | None) -> Result:
     """Return the result of the same picture with these boxes, or with none."""
     boxes = Boxes(np.empty((0, 6)), result.size[::-1]) if boxes is None else boxes
     columns: dict[str, Any] = {
-        "xywhn": np.asarray(boxes.xywhn),
+        "xywhn": (np.asarray(boxes.xywh) / np.tile(result.size, 2)).astype(np.float32),
         "scores": np.asarray(boxes.conf),
         "class_ids": np.asarray(boxes.cls),
         "track_ids": np.asarray(boxes.id.long()) if boxes.is_track else None,
@@ -28,6 +28,14 @@ def with_boxes(result: Result | Classification, boxes: Boxes | None) -> Result:
     if isinstance(result, Result):
         return replace(result, **columns, codes=None, others=None)
     return Result(**_common(result), **columns)
+
+
+def at_pixels(result: Result, size: tuple[int, int]) -> Result:
+    """Return the result with its boxes at the same pixels of a picture of another size."""
+    if size == result.size:
+        return result
+    scale = np.tile(np.array(result.size) / size, 2)
+    return replace(result, size=size, xywhn=(result.xywhn * scale).astype(np.float32))
 
 
 def with_probabilities(result: Result | Classification, probabilities: Any) -> Classification:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from reprlib import repr as brief
@@ -19,7 +20,7 @@ from engine.compat.ultralytics.crops import add_crops, with_margin
 from engine.compat.ultralytics.drawing import as_image, in_bgr, with_classes
 from engine.compat.ultralytics.keywords import check
 from engine.compat.ultralytics.probs import Probs
-from engine.compat.ultralytics.replacing import with_boxes, with_probabilities
+from engine.compat.ultralytics.replacing import at_pixels, with_boxes, with_probabilities
 from engine.errors import InputError
 from engine.files.atomic import make_folder, write_new
 from engine.sources.media import is_url, url_path
@@ -58,10 +59,12 @@ class Results:
         self._result = inside(result) if isinstance(result, Result) else result
         self.path = result.path or name
         self.save_dir = None if save_dir is None else str(save_dir)
-        self.names: Mapping[int, str] = dict(enumerate(result.names))
+        self.names: Mapping[int, str] | Sequence[str] = dict(enumerate(result.names))
         self._picture = picture
         self._orig_img: Array | None = None  # which a program may draw on
+        self._whole: Results | None = None  # whose pixels a part shares
         self._has_values = True  # or new() has left them out
+        self._as_numpy = False
         self._boxes: Boxes | None = None
         self.speed = _speed_of(result)
 
@@ -70,9 +73,13 @@ class Results:
     @property
     def result(self) -> Result | Classification:
         """Return the engine's own result, whose classes have the names in `names`."""
-        known = self._result.names
-        names = tuple(self.names.get(number, name) for number, name in enumerate(known))
-        return self._result if names == tuple(known) else replace(self._result, names=names)
+        known = dict(enumerate(self._result.names))
+        given = self.names if isinstance(self.names, Mapping) else dict(enumerate(self.names))
+        if given == known:
+            return self._result
+        numbers = range(max((*known, *given), default=-1) + 1)
+        names = (given.get(each, known.get(each, str(each))) for each in numbers)
+        return replace(self._result, names=tuple(map(str, names)))
 
     @property
     def orig_shape(self) -> tuple[int, int]:
@@ -87,7 +94,8 @@ class Results:
         What a program draws on it is in plot(), save() and save_crop().
         """
         if self._orig_img is None:
-            self._orig_img = in_bgr(self._read())
+            whole = self._whole
+            self._orig_img = in_bgr(self._read()) if whole is None else whole.orig_img
         return self._orig_img
 
     @orig_img.setter
@@ -101,7 +109,7 @@ class Results:
             return None
         if self._boxes is None:
             self._boxes = Boxes(self._result.boxes, self.orig_shape, self._result.track_ids)
-        return self._boxes
+        return self._boxes.numpy() if self._as_numpy else self._boxes
 
     @boxes.setter
     def boxes(self, boxes: Boxes | None) -> None:
@@ -116,7 +124,8 @@ class Results:
         """Return the probabilities, or None for a detector."""
         if isinstance(self._result, Result):
             return None
-        return Probs(self._result.probabilities)
+        probs = Probs(self._result.probabilities)
+        return probs.numpy() if self._as_numpy else probs
 
     @probs.setter
     def probs(self, probs: Probs | None) -> None:
@@ -153,6 +162,7 @@ class Results:
     def _with(self, result: Result) -> Results:
         """Return Results of the same picture with another result."""
         made = Results(result, self._picture)
+        made._whole = self
         for name in ("path", "save_dir", "names", "speed", "_orig_img"):
             setattr(made, name, getattr(self, name))
         return made
@@ -161,7 +171,10 @@ class Results:
         return self
 
     def numpy(self) -> Results:
-        return self
+        """Return the same with plain arrays of NumPy."""
+        made = copy(self)
+        made._as_numpy = True
+        return made
 
     def cuda(self) -> Results:
         return self
@@ -182,6 +195,7 @@ class Results:
             which = [range(len(found))[which]]
         part = self._with(found[which])
         part._boxes = self.boxes[which]
+        part._as_numpy = self._as_numpy
         return part
 
     def __repr__(self) -> str:
@@ -297,8 +311,8 @@ class Results:
         elif not boxes:
             drawn = picture.to_image()
         else:
-            drawn = self.result.plot(
-                picture, show_labels=labels, show_scores=conf, line_width=line_width
+            drawn = at_pixels(self.result, picture.size).plot(
+                picture, show_labels=bool(labels), show_scores=bool(conf), line_width=line_width
             )
         if show:
             drawn.show()
@@ -356,16 +370,18 @@ class Results:
         """
         if overwrite:
             return self.write_crops(save_dir, file_name, overwrite=True)
-        found = with_margin(self._boxes_of("save_crop()"))
-        return add_crops(found, self._read(), Path(save_dir), Path(file_name).stem)
+        picture = self._read()
+        found = with_margin(at_pixels(self._boxes_of("save_crop()"), picture.size))
+        return add_crops(found, picture, Path(save_dir), Path(file_name).stem)
 
     def write_crops(
         self, save_dir: str | Path, file_name: str | Path, *, overwrite: bool
     ) -> list[Path]:
         """Write save_crop() under names that do not depend on what exists, as a run does."""
-        found = with_margin(self._boxes_of("save_crop()"))
+        picture = self._read()
+        found = with_margin(at_pixels(self._boxes_of("save_crop()"), picture.size))
         found = replace(found, path=str(file_name), frame=None)
-        return found.save_crop(save_dir, self._read(), overwrite=overwrite)
+        return found.save_crop(save_dir, picture, overwrite=overwrite)
 
     def _read(self) -> Picture:
         if self._picture is None:

@@ -38,5 +38,5 @@ def test_rows():
 
 
 def test_methods_of_tensors():
-    assert BOXES.cpu().numpy().to("cuda") is BOXES
+    assert BOXES.cpu().to("cuda").cuda() is BOXES
     assert repr(BOXES) == "<Boxes: 3 in 100 x 50>"

@@ -1,5 +1,6 @@
 """Functions of a program are called at the events of a prediction."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,18 @@ def test_a_callback_is_a_function(model):
         model.add_callback("on_predict_end", None)
 
 
+def test_what_is_no_result_is_not_written(model):
+    def take(predictor, left):
+        predictor.results = left(predictor)
+
+    for left in (lambda each: each.batch[1], lambda _: None):
+        model.reset_callbacks()
+        model.add_callback("on_predict_postprocess_end", partial(take, left=left))
+        found = model("a.png", save=True, save_txt=True, **LOW)
+        assert len(found) == (0 if left(model.predictor) is None else 1)
+    assert not [*Path("runs").rglob("*.txt")]
+
+
 @pytest.mark.parametrize("reset", ["trackers", "predictor"])
 def test_trackers_begin_anew(model, reset):
     def identities(persist=True):
@@ -111,6 +124,7 @@ def test_trackers_begin_anew(model, reset):
     expected = identities(persist=False)
     model.track(np.zeros((50, 100, 3), np.uint8), persist=True, **LOW)
     assert identities() != expected
+    model("a.png")  # between them
     if reset == "predictor":
         model.predictor = None
     else:

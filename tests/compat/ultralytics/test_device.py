@@ -30,6 +30,8 @@ from tests import needs
         (["cuda:1"], "cuda:1"),
         ([0, 1], "cuda:0,1"),
         ("0,1", "cuda:0,1"),
+        ("0, 1", "cuda:0,1"),
+        ("[0, 1]", "cuda:0,1"),
         (-1, "cuda:0"),
         ("-1", "cuda:0"),
         ([-1], "cuda:0"),

@@ -104,3 +104,79 @@ def test_probabilities_of_a_classifier(classifier):
     assert (made.probs, len(made.boxes)) == (None, 2)
     with pytest.raises(InputError, match=r"^probs: expected one number for each class, got"):
         made.update(probs=ROWS)
+
+
+def test_boxes_of_another_picture_keep_their_pixels(result):
+    rows = ROWS.copy()
+    rows[:, :4] = [[30, 10, 60, 40], [5, 5, 20, 45]]
+    result.boxes = Boxes(rows, (40, 40))  # of a part of the picture, moved to their place
+    np.testing.assert_allclose(result.boxes.xyxy, rows[:, :4], atol=1e-5)
+    found = [[each["box"][name] for name in ("x1", "y1", "x2", "y2")] for each in result.summary()]
+    np.testing.assert_allclose(found, rows[:, :4], atol=1e-4)
+    np.testing.assert_allclose(result[1].result.xyxy, rows[1:, :4], atol=1e-4)
+
+
+@pytest.mark.parametrize("number", [-1, np.nan, np.inf])
+def test_rows_without_a_class_are_refused(number):
+    rows = ROWS.copy()
+    rows[1, 5] = number
+    with pytest.raises(InputError, match=r"^boxes: expected the number of a class, 0 or more"):
+        Boxes(rows, (50, 100))
+
+
+def test_boxes_take_the_shape_of_an_array():
+    assert Boxes(ROWS, (50, 100, 3)).xywhn.tolist() == Boxes(ROWS, (50, 100)).xywhn.tolist()
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_class_of_another_network_has_its_name(result, tmp_path, as_list):
+    names = {**result.names, 3: "plate"}
+    result.names = list(names.values()) if as_list else names
+    rows = ROWS[:1].copy()
+    rows[0, 5] = 3
+    result.update(boxes=rows)
+    assert result.verbose() == "1 plate, "
+    assert result.summary()[0]["name"] == "plate"
+    assert {each.parent.name for each in result.save_crop(tmp_path)} == {"plate"}
+    rows[0, 5] = 7
+    result.update(boxes=rows)
+    assert result.summary()[0]["name"] == "7"
+
+
+def test_what_is_drawn_on_a_part_is_in_the_whole(model):
+    for parts in (iter, lambda result: [result.new()]):
+        result = model("a.png", **LOW)[0]
+        for part in parts(result):
+            part.orig_img[:] = 0
+        assert not result.plot(boxes=False).any()
+
+
+def test_boxes_stay_at_their_pixels_on_a_picture_of_another_size(result, tmp_path):
+    result.update(boxes=[[10, 20, 30, 40, 0.75, 1]])
+    small, large = (
+        result.plot(line_width=1, labels=False, conf=False),
+        np.zeros((100, 200, 3), np.uint8),
+    )
+    changed = np.argwhere((small != result.orig_img).any(axis=2))
+    result.orig_img = large
+    drawn = np.argwhere(result.plot(line_width=1, labels=False, conf=False).any(axis=2))
+    np.testing.assert_array_equal([drawn.min(0), drawn.max(0)], [changed.min(0), changed.max(0)])
+    assert len(result.save_crop(tmp_path)) == 1
+
+
+def test_plot_takes_any_true_or_false_value(result):
+    np.testing.assert_array_equal(result.plot(conf=0.5), result.plot(conf=True))
+    np.testing.assert_array_equal(result.plot(labels=None), result.plot(labels=False))
+
+
+def test_results_of_numpy_have_plain_arrays(result):
+    result.update(boxes=ROWS)
+    plain = result.cpu().numpy()
+    assert type(plain.boxes.xyxy) is type(plain[0].boxes.conf) is np.ndarray
+    assert type(result.boxes.xyxy) is not np.ndarray
+
+
+def test_probabilities_of_numpy_are_plain_arrays():
+    probs = Probs(np.array([0.25, 0.75], np.float32)).numpy()
+    assert type(probs.data) is type(probs.top5conf) is np.ndarray
+    assert type(probs.top1conf) is np.float32

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.compat.ultralytics import Boxes
-from engine.compat.ultralytics.tensor import Tensor
+from engine.compat.ultralytics.tensor import Tensor, tensor
 from tests.vision.results import RESULT
 
 BOXES = Boxes(RESULT.boxes, (50, 100), np.array([7, 8, 9]))
@@ -26,7 +26,7 @@ SINGLE = {
 @pytest.mark.parametrize("name", SINGLE)
 def test_a_single_value_is_a_tensor_and_a_number(name):
     value = SINGLE[name]
-    assert isinstance(value, np.ndarray)
+    assert isinstance(value, np.generic)
     assert value.shape == value.cpu().numpy().shape == ()
     assert value.item() == value.tolist() == float(value) == value.detach().clone().cuda().item()
     assert int(value) == value.int().item() == value.long().item() == int(value.item())
@@ -64,7 +64,7 @@ def test_selections_and_what_is_computed():
     assert [each.item() for each in values] == sorted(BOXES.conf.tolist(), reverse=True)
     assert order[0].cpu() == BOXES.conf.argmax()
     assert [(BOXES.cls == each).sum().item() for each in BOXES.cls.unique()] == [1, 2]
-    assert type(BOXES.conf.sum().cpu()) is Tensor
+    assert BOXES.conf.sum().cpu() == np.asarray(BOXES.conf).sum()
     names = {0: "cat", 1: "dog"}
     assert [names[each] for each in BOXES.cls] == [names[each] for each in BOXES.cls.tolist()]
 
@@ -82,3 +82,88 @@ def test_shapes_and_types():
 def test_arrays_without_one_value_are_no_keys():
     with pytest.raises((TypeError, ValueError)):
         hash(BOXES.conf)
+
+
+@pytest.mark.parametrize(
+    "boxes",
+    [BOXES.numpy(), BOXES.cpu().numpy()[1:], BOXES.numpy()[0]],
+    ids=["all", "a slice", "one"],
+)
+def test_boxes_of_numpy_have_plain_arrays(boxes):
+    for name in ("xyxy", "xywh", "xyxyn", "xywhn", "conf", "cls", "id", "data"):
+        assert type(getattr(boxes, name)) is np.ndarray, name
+    assert type(boxes.cls[0]) is np.int64
+    assert type(boxes.xyxy[0].astype(int)[0]) is np.int64
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, np.int32, np.uint8])
+def test_elements_are_numbers_of_numpy(kind):
+    first, second, *_ = tensor(np.array([3, 4, 5], kind))
+    assert isinstance(first, kind)
+    assert np.array([first, second]).dtype == kind
+    assert [7, 8, 9, 10, 11][int(first)] == 10
+    assert isinstance((first + second).cpu(), kind)
+    assert (second / first).item() == pytest.approx(4 / 3)
+    assert type(first.numpy()) is kind
+    assert type(first + tensor(np.array([3, 4, 5], kind))) is Tensor
+
+
+def test_opencv_takes_elements_as_coordinates():
+    cv2 = pytest.importorskip("cv2")
+    drawn, expected = np.zeros((50, 100, 3), np.uint8), np.zeros((50, 100, 3), np.uint8)
+    for row in BOXES.xyxy.astype(int):
+        cv2.rectangle(drawn, row[:2], row[2:], (255, 255, 255), 2)
+        cv2.circle(drawn, (row[0], row[1]), row[0], (0, 0, 255))
+    for row in BOXES.xyxy.tolist():
+        left, top, right, bottom = map(int, row)
+        cv2.rectangle(expected, (left, top), (right, bottom), (255, 255, 255), 2)
+        cv2.circle(expected, (left, top), left, (0, 0, 255))
+    np.testing.assert_array_equal(drawn, expected)
+
+
+# What torch 2.13 gives for these rows.
+ROWS = np.array([[1, 2, 3, 4], [5, 6, 7, 9]], np.float32)
+OF_TORCH = [
+    (lambda x: x.std(), 2.6692693),
+    (lambda x: x.var(0), [8.0, 8.0, 8.0, 12.5]),
+    (lambda x: x.std(dim=0, unbiased=False), [2.0, 2.0, 2.0, 2.5]),
+    (lambda x: x.transpose(0, 1), [[1, 5], [2, 6], [3, 7], [4, 9]]),
+    (lambda x: x.repeat(2, 1), [[1, 2, 3, 4], [5, 6, 7, 9]] * 2),
+    (lambda x: x[0].repeat(2), [1, 2, 3, 4] * 2),
+    (lambda x: x.max(1)[0], [4, 9]),
+    (lambda x: x.min(dim=0).indices, [0, 0, 0, 0]),
+    (lambda x: x.max(1, keepdim=True).values, [[4], [9]]),
+    (lambda x: x.max(x * 0 + 3), [[3, 3, 3, 4], [5, 6, 7, 9]]),
+    (lambda x: x.mean(dim=0, keepdim=True), [[3, 4, 5, 6.5]]),
+    (lambda x: x[1].sort(0, True)[0], [9, 7, 6, 5]),
+    (lambda x: x[1].sort()[1], [0, 1, 2, 3]),
+    (lambda x: x[1].argsort(0, True), [3, 2, 1, 0]),
+    (lambda x: x.argmax(dim=1), [3, 3]),
+    (lambda x: x.clamp(2, 4), [[2, 2, 3, 4], [4, 4, 4, 4]]),
+    (lambda x: (x > 3).any(dim=1), [True, True]),
+    (lambda x: (-x).abs().view((4, 2)), [[1, 2], [3, 4], [5, 6], [7, 9]]),
+    (lambda x: x.permute(1, 0).t(), [[1, 2, 3, 4], [5, 6, 7, 9]]),
+]
+
+
+@pytest.mark.parametrize(("compute", "expected"), OF_TORCH)
+def test_methods_give_what_torch_gives(compute, expected):
+    found = np.asarray(compute(tensor(ROWS)))
+    assert found.shape == np.shape(expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [np.std, np.var, np.max, np.min, np.sum, np.mean, np.any, np.argmax, np.sort, np.argsort],
+)
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_functions_of_numpy_give_what_they_give_for_an_array(compute, axis):
+    plain = np.array([[4, 2, 3, 1], [5, 9, 7, 6]], np.float32)
+    expected = compute(plain, axis=axis)
+    assert np.asarray(compute(tensor(plain), axis=axis)).tolist() == expected.tolist()
+
+
+def test_indices_of_extremes_are_tensors_too():
+    assert BOXES.conf.argmax().cpu().numpy() == 0
+    assert BOXES[BOXES.conf.argmin()].conf.item() == pytest.approx(0.25)

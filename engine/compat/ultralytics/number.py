@@ -1,0 +1,110 @@
+"""Numbers of NumPy's with the methods of a tensor: the elements of a result's arrays.
+
+They are NumPy's own numbers to other libraries. OpenCV refuses arrays without axes as coordinates.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from engine.vision.box_array import Values
+
+_COMPUTING = (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"),
+    *("radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow"),
+    *("neg", "pos", "abs"),
+)
+_KINDS = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
+
+
+class Number:
+    """What numbers of all kinds have; a number never changes, so that a copy is the number."""
+
+    dtype: Any
+    item: Any
+
+    def cpu(self) -> Any:
+        return self
+
+    def cuda(self, *_: Any, **__: Any) -> Any:
+        return self
+
+    def detach(self) -> Any:
+        return self
+
+    def clone(self) -> Any:
+        return self
+
+    def contiguous(self) -> Any:
+        return self
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Return the number as NumPy's own."""
+        return self.dtype.type(self)
+
+    def to(self, *targets: Any, **named: Any) -> Any:
+        """Return the number as another type of NumPy's or torch's; a device changes nothing."""
+        return number(np.asarray(np.asarray(self).view(Values).to(*targets, **named))[()])
+
+    def type(self, dtype: Any) -> Any:
+        return self.to(dtype)
+
+    def int(self) -> Any:
+        return self.to(np.int32)
+
+    def long(self) -> Any:
+        return self.to(np.int64)
+
+    def half(self) -> Any:
+        return self.to(np.float16)
+
+    def float(self) -> Any:
+        return self.to(np.float32)
+
+    def double(self) -> Any:
+        return self.to(np.float64)
+
+    def dim(self) -> builtins.int:
+        return 0
+
+    def numel(self) -> builtins.int:
+        return 1
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return self
+
+    def __reduce__(self) -> Any:
+        return number, (self.dtype.type(self),)
+
+    def __round__(self, digits: builtins.int | None = None) -> Any:
+        return round(self.item(), digits)
+
+
+def _computing(name: str, kind: type[np.generic]) -> Callable[..., Any]:
+    """Return an operation of NumPy's numbers whose result has these methods, too."""
+    compute = getattr(kind, name)
+    return lambda *operands: number(compute(*operands))
+
+
+def _class_of(kind: str) -> Any:
+    known = np.dtype(kind).type
+    # No base class comes before NumPy's own, which takes the second one for that of the number.
+    methods = {name: each for name, each in vars(Number).items() if callable(each)}
+    operations = {f"__{name}__": _computing(f"__{name}__", known) for name in _COMPUTING}
+    return type(known.__name__, (known,), {**methods, **operations, "__module__": __name__})
+
+
+_CLASSES = {np.dtype(kind): _class_of(kind) for kind in _KINDS}
+
+
+def number(value: Any) -> Any:
+    """Return one of NumPy's numbers with the methods of a tensor; anything else is unchanged."""
+    made = _CLASSES.get(value.dtype) if isinstance(value, np.generic) else None
+    return value if made is None else made(value)

@@ -76,6 +76,31 @@ def test_a_name_in_rfc_2231_is_that_of_a_file():
             multipart.parse(content.replace(b"UTF-8", charset), FORM)
 
 
+@pytest.mark.parametrize(
+    "preamble",
+    [
+        b"This is a message of several parts.\r\n",
+        b"\r\n- a list\r\n- of two\r\n",
+        b"a --cut inside a line\r\n--cutting is not the boundary\r\n--cut  x\r\n",
+        b"\r\n",
+        b"text\n",  # RFC 2046 wants \r\n
+        b"\n\n",
+        b"",
+    ],
+)
+@pytest.mark.parametrize("padding", [b"", b" \t"])
+def test_a_preamble_and_padding_of_a_form_are_skipped(preamble, padding):
+    content = form(("a.png", b"pixels\r\n--cu"), ("b.png", b"more"))
+    sent = preamble + content.replace(b"--cut\r\n", b"--cut" + padding + b"\r\n", 1)
+    found = multipart.parse(sent, FORM)
+    assert found.files == [(b"pixels\r\n--cu", "a.png"), (b"more", "b.png")]
+
+
+def test_a_boundary_inside_a_line_starts_no_part():
+    with pytest.raises(RejectedError, match="multipart: expected a file, got none"):
+        multipart.parse(b"text" + form(("a.png", b"pixels")), FORM)
+
+
 @pytest.mark.parametrize("as_form", [True, False])
 def test_several_pictures_are_answered_in_order(server, pictures, as_form):
     files = [(f"{number}.png", content) for number, content in enumerate(pictures)]

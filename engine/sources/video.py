@@ -255,14 +255,14 @@ def played_frames(
 ) -> Iterator[DecodedFrame]:
     """Yield the frames of a video at its own speed, over and over until `stopped` is set.
 
-    Numbers and seconds go on increasing. A video that cannot be read is reported once, and tried
-    again.
+    Numbers and seconds go on increasing. A video that cannot be read, or breaks off, is reported
+    once, and tried again.
     """
     number = 0
     start = time.monotonic()
-    is_lost = False
+    is_lost = is_cut = False
     while not stopped.is_set():
-        began, rate = time.monotonic(), 1.0
+        began, rate, first = time.monotonic(), 1.0, number
         try:
             for decoded in frames(name, card=card):
                 rate = float(decoded.rate)
@@ -277,12 +277,18 @@ def played_frames(
                 yield replace(decoded, number=number, seconds=now)
                 number += 1
             stopped.wait(min(1 / max(rate, 0.01), _LONGEST_FRAME))  # while the last frame lasts
+            is_cut = False
         except ImageError as error:
             lost = ImageError(str(error).replace(shown(name), title))
             on_lost(lost)
-            if not is_lost:
-                _log.warning("%s. It is opened again, until it is back", lost)
-            is_lost = True
+            if number > first:
+                if not is_cut:
+                    _log.warning("%s. It is played again up to there", lost)
+                is_cut = True
+            else:
+                if not is_lost:
+                    _log.warning("%s. It is opened again, until it is back", lost)
+                is_lost = True
             stopped.wait(LONGEST_PAUSE)
 
 

@@ -99,6 +99,30 @@ def test_a_lost_stream_is_opened_again_for_ever_after_growing_pauses(monkeypatch
     ]
 
 
+def test_a_played_video_that_breaks_off_is_reported_once(monkeypatch, caplog):
+    rounds = iter([2, 2, None, 0, 2, 2, 3, 2])  # frames until it breaks off; None: all of 3
+
+    def frames(name, **_):
+        count = next(rounds, 2)
+        yield from map(frame, range(3 if count is None else count))
+        if count is not None:
+            raise ImageError(f"{name}: video: breaks off after {count} frames")
+
+    monkeypatch.setattr(video, "frames", frames)
+    lost = []
+    options = {"stopped": Stopped(after=23), "title": "cut", "on_lost": lost.append}
+    found = list(video.played_frames("/a/cut.mp4", **options))
+    assert [each.number for each in found] == list(range(len(found)))
+    reasons = [f"cut: video: breaks off after {count} frames" for count in (2, 2, 0, 2, 2, 3)]
+    assert [str(each) for each in lost][:6] == reasons
+    assert caplog.messages == [
+        f"{reasons[0]}. It is played again up to there",
+        f"{reasons[2]}. It is opened again, until it is back",
+        "cut: video: is back",
+        f"{reasons[3]}. It is played again up to there",
+    ]
+
+
 def test_a_stream_that_is_away_for_hours_is_still_opened_again(monkeypatch):
     monkeypatch.setattr(video, "frames", opening(1, *[0] * 1200, 1))
     numbers = [each.number for each in video.live_frames(CAMERA, stopped=Stopped(after=1300))]

@@ -50,6 +50,8 @@ _CARD_THREADS = 4  # which feed a card's decoder; more do not make it faster
 _PLAYLISTS = frozenset({"concat", "dash", "hls", "imf", "sdp", "webm_dash_manifest"})
 _PADDING_PIXELS = 1 << 20
 _SPARE_FRAMES = 2  # which may be stated and not there
+# Formats whose duration FFmpeg finds from what there is, unless they state their frames.
+_COMPUTED_DURATIONS = frozenset({"mov,mp4,m4a,3gp,3g2,mj2", "mpegts"})
 _MICROSECONDS = 1_000_000  # the unit of a container's duration
 _CAMERAS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}
 
@@ -184,10 +186,13 @@ def _lacks_frames(
 ) -> bool:
     """Tell whether fewer frames were read than are stated, or than fill the stated duration.
 
-    `last` is the time of the last frame. Where nothing is stated, frames may be missing.
+    `last` is the time of the last frame. Where nothing is stated, frames may be missing. MP4 states
+    the frames before its first fragment only.
     """
-    if stream.frames:
+    if stream.frames >= max(count, 1):
         return count + _SPARE_FRAMES < stream.frames
+    if container.format.name in _COMPUTED_DURATIONS:
+        return True
     end = last + float((1 + _SPARE_FRAMES) / rate)
     return not container.duration or end < container.duration / _MICROSECONDS
 

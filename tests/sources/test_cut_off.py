@@ -17,6 +17,8 @@ av = needs.package("av")
 CODECS = {
     "a.mp4": ("mpeg4", {"movflags": "faststart"}),
     "fragments.mp4": ("mpeg4", {"movflags": "frag_keyframe+empty_moov"}),
+    "more.mp4": ("libx264", {"movflags": "frag_keyframe"}),  # frames of its start are stated
+    "dash.mp4": ("libx264", {"movflags": "dash+frag_keyframe+delay_moov"}),
     "a.mov": ("mjpeg", {"movflags": "faststart"}),
     "a.avi": ("mpeg4", {}),
     "a.mkv": ("mpeg4", {}),
@@ -24,11 +26,15 @@ CODECS = {
     "a.flv": ("flv1", {}),
     "h264.mp4": ("libx264", {"movflags": "faststart"}),  # with B frames
     "h264.mkv": ("libx264", {}),
+    "live.mkv": ("mpeg4", {"live": "1"}),  # a segment of unknown length
+    "live.webm": ("libvpx", {"live": "1"}),
+    "a.ts": ("libx264", {}),
+    "a.m2ts": ("libx264", {"mpegts_m2ts_mode": "1"}),
 }
 COUNT = 20
 EVEN, STARTS_LATE = list(range(COUNT)), list(range(30, 30 + COUNT))
 VARIABLE = [number * (number + 1) // 2 for number in range(COUNT - 1)] + [500]
-SOUND = {"a.webm": "libopus", "a.flv": "libmp3lame"}
+SOUND = {"a.webm": "libopus", "live.webm": "libopus", "a.flv": "libmp3lame"}
 
 
 def written(path, *, times=EVEN, sound_seconds=0):
@@ -62,15 +68,15 @@ def written(path, *, times=EVEN, sound_seconds=0):
 
 
 def cut(path, part):
+    """Cut a file within a packet of MPEG-TS: its packets are of 188 or 192 bytes."""
     content = path.read_bytes()
-    path.write_bytes(content[: int(len(content) * part)])
+    length = int(len(content) * part) // (47 * 192) * (47 * 192) + 100
+    path.write_bytes(content[:length])
     return path
 
 
 @pytest.mark.parametrize("part", [0.5, 0.75])
-@pytest.mark.parametrize(
-    "name", sorted(CODECS.keys() - {"fragments.mp4"})
-)  # which states no duration
+@pytest.mark.parametrize("name", CODECS)
 def test_a_video_without_its_end_breaks_off(tmp_path, name, part):
     path = cut(written(tmp_path / name), part)
     found = []
@@ -106,16 +112,63 @@ def test_a_whole_video_is_not_reported(tmp_path, name, content):
 
 
 def test_files_that_do_not_state_their_length(tmp_path):
-    path = written(tmp_path / "a.mkv")
-    content = path.read_bytes()
-    at = content.index(b"\x18\x53\x80\x67") + 4
-    path.write_bytes(content[:at] + b"\x01" + b"\xff" * 7 + content[at + 8 : -1000])
-    assert not is_cut_off(str(path))
+    path = tmp_path / "a"
     for content in (b"", b"RIFF", b"RIFF\0\0\0\0AVI ", b"\x1a\x45\xdf\xa3", b"\0\0\0\0mdat" * 2):
         path.write_bytes(content)
         assert not is_cut_off(str(path))
     assert not is_cut_off(str(tmp_path))
     assert not is_cut_off("https://example.org/a.mp4")
+
+
+def matroska(*elements, missing=0):
+    """Return a segment of unknown length."""
+    content = b"\x1a\x45\xdf\xa3\x80\x18\x53\x80\x67" + UNKNOWN + b"".join(elements)
+    return content[: len(content) - missing]
+
+
+UNKNOWN = b"\x01" + b"\xff" * 7
+CLUSTER, TIME = b"\x1f\x43\xb6\x75", b"\xe7\x81\x05"
+BLOCK, TAGS = b"\xa3\x84" + bytes(4), b"\x12\x54\xc3\x67\x84" + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("content", "is_cut"),
+    [
+        (matroska(CLUSTER, b"\x89", TIME, BLOCK), False),
+        (matroska(CLUSTER, b"\x89", TIME, BLOCK, missing=1), True),
+        (matroska(CLUSTER, UNKNOWN, TIME, BLOCK, BLOCK), False),
+        (matroska(CLUSTER, UNKNOWN, TIME, BLOCK, BLOCK, missing=1), True),
+        (matroska(CLUSTER, UNKNOWN, TIME, BLOCK, CLUSTER, UNKNOWN, TIME, BLOCK, missing=2), True),
+        (matroska(CLUSTER, UNKNOWN, TIME, BLOCK, TAGS, missing=1), False),  # has all frames
+        (matroska(CLUSTER, UNKNOWN, TIME, BLOCK, b"\xff\x0f trailer"), False),
+        (matroska(TAGS, UNKNOWN, BLOCK, missing=1), False),  # only clusters may have none
+        (matroska(), False),
+    ],
+)
+def test_elements_of_matroska(tmp_path, content, is_cut):
+    (tmp_path / "a.mkv").write_bytes(content)
+    assert is_cut_off(str(tmp_path / "a.mkv")) is is_cut
+
+
+PACKET = b"\x47" + bytes(187)
+
+
+@pytest.mark.parametrize(
+    ("content", "is_cut"),
+    [
+        (PACKET * 9, False),
+        (PACKET * 9 + PACKET[:1], True),
+        (PACKET * 9 + PACKET[:-1], True),
+        (PACKET * 9 + b"a trailer", False),
+        ((b"time" + PACKET) * 9, False),
+        ((b"time" + PACKET) * 9 + b"time", False),
+        ((b"time" + PACKET) * 9 + b"time\x47", True),
+        (PACKET * 5 + b"shifted" + PACKET * 4, False),
+    ],
+)
+def test_packets_of_transport_streams(tmp_path, content, is_cut):
+    (tmp_path / "a.ts").write_bytes(content)
+    assert is_cut_off(str(tmp_path / "a.ts")) is is_cut
 
 
 def mp4(*kinds, missing=0):

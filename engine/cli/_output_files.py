@@ -10,7 +10,7 @@ from typing import Literal
 
 from engine.cli import _stdin
 from engine.errors import InputError
-from engine.files.atomic import NewFile, refuse_address
+from engine.files.atomic import NewFile, refuse_address, stream_number
 from engine.files.naming import shown
 from engine.files.real_paths import real
 from engine.sources.media import Media
@@ -113,6 +113,9 @@ def check_output(
         if target.is_dir():
             raise InputError(f"{where}: expected a file, got a folder")
         reserved.reserve(option, path)
+        if (stream := stream_number(path)) is not None:
+            os.fstat(stream)  # it is open
+            return
         is_dangling = target.is_symlink() and not target.exists()
         if (target.is_file() or is_dangling) and not overwrite:
             raise InputError(f"{where}: exists already. {hint}")

@@ -218,6 +218,8 @@ def _protect_labels(arguments: argparse.Namespace, feed: Feed) -> None:
 
 
 def _check_combination(arguments: argparse.Namespace) -> None:
+    from engine.files.atomic import stream_number
+
     def given(name: str) -> bool:
         return bool(getattr(arguments, name, None))
 
@@ -234,7 +236,8 @@ def _check_combination(arguments: argparse.Namespace) -> None:
     if whole := [each for each in _WHOLE if given(each)]:
         raise InputError(f"--resume: not with {options(whole)}, written at the end. Use --jsonl")
     names = [each for each in _RESUMABLE if hasattr(arguments, each)]
-    if not any(getattr(arguments, each) not in (None, "-") for each in names):
+    paths = (getattr(arguments, each) for each in names)
+    if all(each in (None, "-") or stream_number(each) is not None for each in paths):
         raise InputError(f"--resume: expected a file from {options(names)}, got none")
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import IO, Any
 
 from engine.errors import EngineError, InputError
 from engine.files import part_names
@@ -25,12 +27,15 @@ _NO_HARD_LINKS = {
 }
 _UNASKED = "Name another, or pass overwrite=True"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # a Path has one slash of two
+_STREAM = re.compile(r"/dev/(?:stdout|stderr|fd/[0-9]{1,9})")
+_NUMBERS = {"stdout": 1, "stderr": 2}
 
 
 class NewFile:
     """A file under construction: write `part`; the end of the `with` block renames it to `path`.
 
-    After an error the part is removed. A device or pipe, such as /dev/stdout, is written directly.
+    After an error the part is removed. A device, a pipe or a stream, such as /dev/stdout, is
+    written directly, through open().
     With `overwrite` a symbolic link stays one, and the file that it names is replaced; without
     `follows_link` a file takes the place of the link.
     If `path` has appeared meanwhile, `another` supplies the next name to try.
@@ -53,19 +58,30 @@ class NewFile:
         if "\0" in str(path):
             raise InputError(f"{shown(str(path))}: cannot be written: a name has no NUL")
         try:
-            self._is_direct = self.path.exists() and not self.path.is_file()
+            self._stream = stream_number(path)
+            is_device = self.path.exists() and not self.path.is_file()
+            self.is_direct = is_device or self._stream is not None
         except OSError as error:  # too long, for instance
             raise unwritable(self.path, error) from None
         self._target = self.path
         if overwrite and follows_link and self.path.is_symlink():
             self._target = Path(os.path.realpath(self.path))
-        self.part = self.path if self._is_direct else self._target.with_name(part_names.make())
-        if not self._is_direct:
+        self.part = self.path if self.is_direct else self._target.with_name(part_names.make())
+        if not self.is_direct:
             part_names.remove_abandoned(self._target.parent)
+
+    def open(self, mode: str, **options: Any) -> IO[Any]:
+        """Open the part, or what is written directly."""
+        if self._stream is None:
+            return self.part.open(mode, **options)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # what was printed comes first
+        # The name would open a file anew, and empty it: the shell may have asked to add to it.
+        return os.fdopen(os.dup(self._stream), mode, **options)
 
     def keep(self) -> None:
         """Rename the part to its final name."""
-        if self._is_direct:
+        if self.is_direct:
             return
         try:
             if self._overwrite:
@@ -94,7 +110,7 @@ class NewFile:
                 return
 
     def discard(self) -> None:
-        if not self._is_direct:
+        if not self.is_direct:
             with suppress(OSError):  # nothing was written to a read-only file system
                 self.part.unlink()
 
@@ -113,6 +129,15 @@ class NewFile:
         self.discard()
         if isinstance(error, OSError):
             raise unwritable(self.path, error) from None
+
+
+def stream_number(path: str | Path) -> int | None:
+    """Return the descriptor of a stream such as /dev/stdout, which may be redirected to a file."""
+    name = str(path)
+    if os.name == "nt" or not _STREAM.fullmatch(name):
+        return None
+    last = name.rpartition("/")[2]
+    return _NUMBERS[last] if last in _NUMBERS else int(last)
 
 
 def refuse_existing(path: Path) -> None:
@@ -156,8 +181,9 @@ def write_new(
     hint: str = _UNASKED,
 ) -> None:
     """Write a file that appears under its name only when it is complete."""
-    with NewFile(path, overwrite=overwrite, follows_link=follows_link, hint=hint) as file:
-        file.part.write_bytes(content)
+    new = NewFile(path, overwrite=overwrite, follows_link=follows_link, hint=hint)
+    with new as file, file.open("wb") as out:
+        out.write(content)
 
 
 def unwritable(path: str | Path, error: OSError) -> EngineError:

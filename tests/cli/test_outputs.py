@@ -629,6 +629,46 @@ def test_device_files_are_written_in_place(detect):
     json.loads(done.out)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="/dev is of POSIX systems")
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+@pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
+@pytest.mark.parametrize("stream", ["/dev/stdout", "/dev/stderr", "/dev/fd/{}"])
+def test_a_stream_that_is_redirected_to_a_file_is_written_in_place(
+    tiny_detector, tree, stream, option, overwrite
+):
+    target = tree / "found"
+    target.write_text("before\n")
+    command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options]
+    with target.open("a") as file:
+        number = file.fileno()
+        done = subprocess.run(
+            [*command, "one", "--quiet", option, stream.format(number), *overwrite],
+            cwd=tree,
+            env=ENVIRONMENT,
+            stdout=file if stream == "/dev/stdout" else subprocess.PIPE,
+            stderr=file if stream == "/dev/stderr" else subprocess.PIPE,
+            pass_fds=[number],
+            timeout=60,
+        )
+    assert (done.returncode, done.stdout or b"", done.stderr or b"") == (0, b"", b"")
+    detect_to_file = [*command, "one", "--quiet", option, "alone"]
+    subprocess.run(detect_to_file, cwd=tree, env=ENVIRONMENT, check=True, timeout=60)
+    written, alone = target.read_text(), (tree / "alone").read_text()
+    assert without_milliseconds(written) == "before\n" + without_milliseconds(alone)
+
+
+def without_milliseconds(text):
+    return re.sub(r'"(prepare|network|suppress|[a-z_]*ms)": [0-9.]+', "", text)
+
+
+def test_a_stream_that_is_not_open_or_resumed_is_refused(detect):
+    done = detect("one", "--json", "/dev/fd/987")
+    message = "Error: --json /dev/fd/987: cannot be written: Bad file descriptor\n"
+    assert (done.status, done.err) == (2, message)
+    done = detect("one", "--jsonl", "/dev/stdout", "--resume")
+    assert (done.status, "--resume: expected a file from --jsonl" in done.err) == (2, True)
+
+
 def test_unusual_labels_stay_inside_the_crops_folder(detect, tree, tmp_path):
     names = tmp_path / "odd.names"
     names.write_text("../../cat\n..\na/b: c*?\n")

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 from engine.errors import InputError
 from engine.files import locks
-from engine.files.atomic import NewFile, unwritable
+from engine.files.atomic import NewFile, stream_number, unwritable
 from engine.files.naming import escaped_bytes, shown
 from engine.files.real_paths import real
 from engine.sources.item import Item
@@ -76,7 +76,7 @@ class EarlierLines:
         `parse` reads a line, or raises ValueError, KeyError or TypeError. `starts` are the texts
         that a first line may begin with. `head` is the first line, without its end.
         """
-        if not path.is_file():
+        if stream_number(path) is not None or not path.is_file():
             return None
         earlier = cls(path, has_groups)
         where = f"{option} {shown(path)}"

@@ -25,7 +25,6 @@ class TextOutput:
         self._incremental = incremental
         replaces = existing == "replace"
         self._file = NewFile(path, overwrite=replaces, another=lambda: unused_path(self._path))
-        self._is_device = self._path.exists() and not self._path.is_file()
         # a file that another run may be writing is emptied after it has been locked
         self._mode = "a" if replaces or (existing == "resume" and self._path.is_file()) else "x"
         self._out: IO[Any] = sys.stdout
@@ -35,11 +34,11 @@ class TextOutput:
 
     def lock(self) -> None:
         """Keep other runs from an incremental file, and change nothing in it."""
-        if self.is_stdout or self._is_device or not self._incremental:
+        if self.is_stdout or self._file.is_direct or not self._incremental:
             return
         try:
             is_new = not self._path.exists()
-            self._open(self._path, self._mode)
+            self._out = self._path.open(self._mode, **_TEXT)
             locks.lock(self._out, self._path)
             size = os.fstat(self._out.fileno()).st_size
             if self._mode == "x" and size:  # another run was faster to lock the new file
@@ -66,7 +65,7 @@ class TextOutput:
                 os.ftruncate(self._out.fileno(), keep)
                 self._written_bytes = keep
             else:
-                self._open(self._path if self._incremental else self._file.part, "w")
+                self._out = self._file.open("w", **_TEXT)
         except OSError as error:
             raise unwritable(self._path, error) from None
 
@@ -74,13 +73,9 @@ class TextOutput:
         """Begin a new file, so that other hard links keep what they hold."""
         old, target = self._out, Path(os.path.realpath(self._path))
         target.unlink()
-        self._open(target, "x")
+        self._out = target.open("x", **_TEXT)
         locks.lock(self._out, target)
         old.close()
-
-    def _open(self, path: Path, mode: str) -> None:
-        # newline="" because csv writes its own line endings
-        self._out = path.open(mode, encoding="utf-8", newline="", errors=ENCODING_ERRORS)
 
     def write(self, text: str, *, is_result: bool = True) -> None:
         try:
@@ -133,10 +128,12 @@ class TextOutput:
         if self.is_stdout:
             raise error  # engine.cli.main() handles a closed pipe
         self.discard()
-        if self._incremental and self._path.is_file():
+        if self._incremental and not self._file.is_direct and self._path.is_file():
             with suppress(OSError):
                 os.truncate(self._path, self._written_bytes)  # keep only whole writes
         raise unwritable(self._path, error) from None
 
 
 ENCODING_ERRORS = "backslashreplace"  # for undecodable bytes of file names
+# newline="" because csv writes its own line endings
+_TEXT: dict[str, Any] = {"encoding": "utf-8", "newline": "", "errors": ENCODING_ERRORS}

@@ -51,10 +51,21 @@ def NMSBoxesBatched(
         raise InputError(f"class_ids: expected {len(boxes)}, one for each box, got {len(classes)}")
     # As in OpenCV, boxes of different classes are moved apart until they cannot overlap.
     with np.errstate(invalid="ignore"):
-        apart = np.fmax.reduce(boxes[:, :2] + boxes[:, 2:], axis=None, initial=0) + 1
+        starts = boxes[:, :2]
+        apart = _largest(np.hstack([starts, starts + boxes[:, 2:]])) + 1
         moved = boxes.copy()
         moved[:, :2] += (classes * apart)[:, None]
     return found(_kept(moved, numbers, score_threshold, nms_threshold, eta, top_k), np.int32)
+
+
+def _largest(coordinates: Array) -> float:
+    """Return the largest value, at least 0; as in OpenCV, NaN hides what comes before it."""
+    values = coordinates.reshape(-1)
+    hidden = np.flatnonzero(np.isnan(values))
+    if not len(hidden):
+        return float(values.max(initial=0))
+    rest = values[hidden[-1] + 1 :]
+    return float(rest.max()) if len(rest) else np.nan
 
 
 def kept_boxes(boxes: Any, scores: Any, score_threshold: float, nms_threshold: float) -> Array:

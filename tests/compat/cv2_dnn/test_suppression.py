@@ -114,6 +114,30 @@ def test_boxes_that_are_no_numbers_are_dropped_as_in_opencv(boxes, kept, kept_of
     assert found.tolist() == kept_of_classes
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("boxes", "classes", "threshold", "kept"),
+    [
+        ([[5, 50, 1, 10], [1, -INF, 1e38, INF]], [0, 2], 0.4, [0]),
+        ([[50, -INF, INF, INF], [-INF, 5, 5, 1]], [0, 1], 0.0, [0, 1]),
+        ([[50, INF, INF, INF], [-3, 5, INF, 1], [-INF, 0, INF, 5]], [2, 2, 0], 0.9, [0, 1, 2]),
+        ([[1e38, NAN, INF, 1e300], [1, 0, 50, 10]], [2, 0], 0.9, [0, 1]),
+        (
+            [[5, 10, 0, 1], [10, -3, 5, 50], [50, 50, 10, 50], [0, NAN, 0, 5]],
+            [1, 2, 1, 0],
+            0,
+            [0, 1],
+        ),
+        ([[1, 50, 1, 50], [NAN, 0, 10, 10]], [0, 1], 0.9, [0, 1]),
+    ],
+)
+def test_infinite_boxes_of_classes_are_moved_as_in_opencv(boxes, classes, threshold, kept):
+    """OpenCV 4.10 and 5.0 keep these."""
+    scores = [0.9, 0.8, 0.7, 0.6][: len(boxes)]
+    found = cv2_dnn.NMSBoxesBatched(boxes, scores, classes, 0.1, threshold)
+    assert found.tolist() == kept
+
+
 def test_a_negative_threshold_of_scores():
     boxes, scores = [[0, 0, 10, 10], [100, 0, 10, 10]], [0.9, -0.5]
     assert cv2_dnn.NMSBoxesBatched(boxes, scores, [0, 0], -1, 0.4).tolist() == [0, 1]

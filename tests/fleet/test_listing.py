@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -315,6 +316,29 @@ def test_a_picture_that_is_named_twice_is_planned_once(folder):
     names = names_in(each for shard in range(plan.shards) for each in plan.entries(shard))
     stores = names_in(list_entries([f"file://{folder}/*"]))  # where it has another name
     assert names == ["0003.png", "0000.png", "0001.png", "0002.png", "0004.png", *stores]
+
+
+def test_a_plan_keeps_no_names():
+    """The names of a million pictures took 200 MB, only to find those that are given twice."""
+    entries = (Entry(f"/{'folder' * 50}/{number % 20_000}.jpg") for number in range(40_000))
+    planned = {}
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in shard_plan._unplanned(entries, planned))
+        assert tracemalloc.get_traced_memory()[0] < 200 * count
+    finally:
+        tracemalloc.stop()
+    assert count == len(planned) == 20_000
+
+
+def test_parts_of_files_are_planned_once():
+    part = Entry("a\udcff.tar", 3, offset=512)
+    entries = [part, part._replace(offset=1024), part._replace(offset=None, row_group=512), part]
+    planned = {}
+    assert list(shard_plan._unplanned(entries, planned)) == entries[:3]
+    changed = part._replace(pictures=4)
+    with pytest.raises(InputError, match=r"a\\udcff\.tar: has changed since the run began"):
+        list(shard_plan._unplanned([changed], planned))
 
 
 @pytest.mark.parametrize(

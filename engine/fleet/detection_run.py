@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
+from pathlib import PurePath
 from typing import Any
 
 import ray
@@ -28,6 +30,7 @@ from engine.fleet.shard_files import (
 )
 from engine.fleet.storage import Folder
 from engine.fleet.worker_pool import LOCAL, WorkerResources, map_tasks, ray_session
+from engine.sources.media import without_file_scheme
 
 __all__ = ["LOCAL", "DetectionRun", "WorkerResources", "ray_session"]
 
@@ -124,7 +127,8 @@ class DetectionRun:
                 " Name another folder"
             )
         del earlier["shards"], earlier["pictures"]
-        earlier = _from_anywhere(earlier)  # earlier versions kept names as they were typed
+        typed = _relative_sources(earlier)
+        earlier = _as_named_now(earlier, parameters)
         for name in sorted({*earlier, *parameters}):
             if earlier.get(name) != parameters.get(name):
                 old, new = _difference(earlier.get(name), parameters.get(name))
@@ -133,6 +137,8 @@ class DetectionRun:
                     " Name another folder, or pass --overwrite"
                 )
         plan = shard_plan.ShardPlan(folder)
+        if typed:
+            entries = _of_the_same_pictures(entries, plan, folder, typed)
         return cls._planned(folder, parameters, entries, size, plan)
 
     def finished_shards(self) -> dict[int, Tally]:
@@ -210,6 +216,52 @@ def _from_anywhere(parameters: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(sources, list):
         return {**parameters}
     return {**parameters, "sources": [absolute(str(each)) for each in sources]}
+
+
+def _relative_sources(parameters: Mapping[str, Any]) -> list[str]:
+    """Return the sources that an earlier version kept as they were typed, in an unknown folder."""
+    sources = parameters.get("sources")
+    names = map(str, sources) if isinstance(sources, list) else ()
+    return [each for each in names if absolute(each) != each and not _is_absolute(each)]
+
+
+def _is_absolute(source: str) -> bool:
+    return PurePath(without_file_scheme(source)).is_absolute()
+
+
+def _as_named_now(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the earlier parameters, whose relative sources get the present names that fit."""
+    sources, present = earlier.get("sources"), now.get("sources")
+    if not (isinstance(sources, list) and isinstance(present, list)):
+        return {**earlier}
+    relative = _relative_sources(earlier)
+
+    def named(source: str, name: str | None) -> str:
+        if source not in relative:
+            return absolute(source)
+        end = os.sep + os.path.normpath(source)
+        fits = name is not None and (name == absolute(source) or name.endswith(end))
+        return str(name) if fits else source
+
+    pairs = zip_longest(map(str, sources), present[: len(sources)])
+    return {**earlier, "sources": [named(source, name) for source, name in pairs]}
+
+
+def _of_the_same_pictures(
+    entries: Iterable[Entry], plan: shard_plan.ShardPlan, folder: Folder, typed: Sequence[str]
+) -> Iterator[Entry]:
+    """Return the entries; refuse them if the relative names stand for other pictures by now."""
+    planned = {each.name for shard in range(plan.shards) for each in plan.entries(shard)}
+    listed = []
+    remaining = iter(entries)
+    for entry in remaining:
+        listed.append(entry)
+        if entry.name in planned:
+            return chain(listed, remaining)
+    raise InputError(
+        f"{shown(folder.name)}: was started with {shown(typed[0])} in another folder, where it"
+        " named other pictures. Run this in that folder, or name its pictures by absolute paths"
+    )
 
 
 def _files(folder: Folder, parameters: Mapping[str, Any]) -> ShardFiles:

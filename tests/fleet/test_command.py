@@ -1,6 +1,7 @@
 """detect --ray: messages without Ray, refusals, starting and resuming a run."""
 
 import json
+import re
 import signal
 import socket
 import sys
@@ -244,6 +245,45 @@ def test_the_same_name_in_another_folder_is_another_source(begin, tmp_path, monk
         begin(about=sources)
     about.write_text(json.dumps({**json.loads(about.read_text()), **sources}))
     begin(about=sources)  # an earlier version kept the names as they were typed
+
+
+def test_relative_names_of_an_earlier_version_are_found_or_refused(has_ray, tmp_path, monkeypatch):
+    from engine.errors import InputError
+    from engine.fleet.detection_run import DetectionRun
+    from engine.fleet.listing import list_entries
+
+    out = tmp_path / "out"
+    for day in ("monday", "tuesday"):
+        write_pictures(tmp_path / day / "pictures", 3)
+    (tmp_path / "empty").mkdir()
+
+    def begin(*names):
+        return DetectionRun.open(str(out), list_entries(names), {"sources": names})
+
+    def about(**more):
+        text = json.dumps({**json.loads((out / "run.json").read_text()), **more})
+        (out / "run.json").write_text(text)
+        return text
+
+    monkeypatch.chdir(tmp_path / "monday")
+    begin("pictures")
+    old = about(sources=["./pictures"])
+    assert begin("pictures").pictures == 3
+    refused = f"{out}: was started with ./pictures in another folder, where it named other pictures"
+    for day in ("tuesday", "empty"):
+        monkeypatch.chdir(tmp_path / day)
+        about(sources=["./pictures"])
+        plan = (out / "pictures.parquet").read_bytes()
+        with pytest.raises(InputError, match=re.escape(refused)):
+            begin("pictures")
+        assert (out / "run.json").read_text() == old
+        assert (out / "pictures.parquet").read_bytes() == plan
+        with pytest.raises(InputError, match=r'started with sources "\./pictures", not "[^"]*jpg"'):
+            begin("../monday/a.jpg")
+        assert begin("../monday/pictures").pictures == 3
+        assert json.loads((out / "run.json").read_text())["sources"] == [
+            str(tmp_path / "monday/pictures")
+        ]
 
 
 @pytest.mark.parametrize("name", ["pictures.parquet", "shard-000000.parquet", "run.json"])

@@ -24,7 +24,7 @@ def none() -> Callbacks:
 
 
 def event_of(name: str) -> str:
-    """Return the name of an event, or raise if there is none of that name."""
+    """Return the name of an event, or raise an error if the name is unknown."""
     if name in EVENTS:
         return name
     hint = suggest(name, EVENTS)

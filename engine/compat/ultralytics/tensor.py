@@ -16,7 +16,7 @@ _OF_NUMPY = ("axis", "dtype", "out", "ddof", "kind", "order")  # how NumPy's fun
 
 
 class Extreme(NamedTuple):
-    """What max() and min() along an axis return, as torch does."""
+    """The result of max() and min() along an axis, as in torch."""
 
     values: Any
     indices: Any

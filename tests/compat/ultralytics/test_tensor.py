@@ -121,7 +121,7 @@ def test_opencv_takes_elements_as_coordinates():
     np.testing.assert_array_equal(drawn, expected)
 
 
-# What torch 2.13 gives for these rows.
+# The results of torch 2.13 for these rows.
 ROWS = np.array([[1, 2, 3, 4], [5, 6, 7, 9]], np.float32)
 OF_TORCH = [
     (lambda x: x.std(), 2.6692693),

@@ -41,7 +41,7 @@ class _Container:
         self._container = container
         (self._stream,) = container.streams.video
         self.streams = SimpleNamespace(video=[_Stream(self._stream)])
-        self.duration = container.duration
+        self.duration, self.format = container.duration, container.format
 
     def decode(self, _: Any) -> Iterator[Any]:
         for number, frame in enumerate(self._container.decode(self._stream)):

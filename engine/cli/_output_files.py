@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path, PurePath
@@ -102,6 +103,14 @@ def _read_error(option: str, path: str | Path) -> InputError:
     return InputError(f"{option} {shown(path)}: would replace a file that is read")
 
 
+def _check_stream(number: int) -> None:
+    """Raise an OSError if a descriptor is not open for writing."""
+    import fcntl  # not on Windows
+
+    if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        raise OSError(errno.EBADF, "is open for reading only")
+
+
 def check_output(
     option: str, path: str, reserved: ReservedPaths, *, overwrite: bool, hint: str = HINT
 ) -> None:
@@ -114,7 +123,7 @@ def check_output(
             raise InputError(f"{where}: expected a file, got a folder")
         reserved.reserve(option, path)
         if (stream := stream_number(path)) is not None:
-            os.fstat(stream)  # it is open
+            _check_stream(stream)
             return
         is_dangling = target.is_symlink() and not target.exists()
         if (target.is_file() or is_dangling) and not overwrite:

@@ -20,6 +20,8 @@ MEDIA_TYPE = "multipart/form-data"
 logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
 _MAX_PARTS = 256
+_AFTER_BOUNDARY = re.compile(rb"[ \t]*(\r\n|\n|--)")
+_MOST_MENTIONS = 100  # of the boundary in the text before the first part
 _MAX_HEADER_LENGTH = 1000
 _MAX_FIELD_LENGTH = 10_000
 _ESCAPES = {"%0A": "\n", "%0D": "\r", "%22": '"'}  # WHATWG: the only ones in a form's names
@@ -70,12 +72,19 @@ def _without_preamble(content: bytes, boundary: bytes) -> bytes:
     The parser refuses both, or takes a hyphen of the text for the boundary.
     """
     line = b"--" + boundary
-    # The line comes first in the pattern: a search for text that is known is 20 times as fast.
-    pattern = rb"%s(?<![^\r\n]%s)(?:[ \t]*(?=\r\n)|(?=--))"
-    first = re.search(pattern % (re.escape(line), re.escape(line)), content)
-    if first is None or first.end() == len(line):
-        return content
-    return line + content[first.end() :]
+    end = 0
+    for _ in range(_MOST_MENTIONS):
+        start = content.find(line, end)
+        end = start + len(line)
+        if start < 0:
+            break
+        begins_line = content[max(start - 1, 0) : start] in (b"", b"\n", b"\r")
+        found = _AFTER_BOUNDARY.match(content, end)
+        if found and found[1] == b"\r\n" and begins_line:
+            return line + content[found.start(1) :]
+        if found:  # a line without its CR, the end of the form, or a boundary after other text
+            break
+    return content  # which the parser refuses
 
 
 class _Parts:

@@ -661,6 +661,16 @@ def without_milliseconds(text):
     return re.sub(r'"(prepare|network|suppress|[a-z_]*ms)": [0-9.]+', "", text)
 
 
+def test_a_stream_that_is_open_for_reading_only_is_refused_before_the_run(detect, tmp_path):
+    (tmp_path / "kept").write_text("kept")
+    with (tmp_path / "kept").open() as file:
+        name = f"/dev/fd/{file.fileno()}"
+        done = detect("one", "--json", name, "--overwrite")
+    assert done.err == f"Error: --json {name}: cannot be written: is open for reading only\n"
+    assert (done.status, done.out) == (2, "")
+    assert (tmp_path / "kept").read_text() == "kept"
+
+
 def test_a_stream_that_is_not_open_or_resumed_is_refused(detect):
     done = detect("one", "--json", "/dev/fd/987")
     message = "Error: --json /dev/fd/987: cannot be written: Bad file descriptor\n"

@@ -6,6 +6,7 @@ import re
 import socket
 import struct
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -96,9 +97,21 @@ def test_a_preamble_and_padding_of_a_form_are_skipped(preamble, padding):
     assert found.files == [(b"pixels\r\n--cu", "a.png"), (b"more", "b.png")]
 
 
-def test_a_boundary_inside_a_line_starts_no_part():
-    with pytest.raises(RejectedError, match="multipart: expected a file, got none"):
-        multipart.parse(b"text" + form(("a.png", b"pixels")), FORM)
+@pytest.mark.parametrize(
+    ("before", "line_end"), [(b"text", b"\r\n"), (b"", b"\n"), (b"\r\n", b"\n")]
+)
+def test_a_first_boundary_that_is_no_line_loses_no_part(before, line_end):
+    content = form(("a.png", b"pixels"), ("b.png", b"more"))
+    sent = before + content.replace(b"--cut\r\n", b"--cut" + line_end, 1)
+    with pytest.raises(RejectedError, match="multipart: cannot be read"):
+        multipart.parse(sent, FORM)
+
+
+def test_text_that_names_the_boundary_again_and_again_takes_little_time():
+    start = time.perf_counter()
+    with pytest.raises(RejectedError, match="multipart: cannot be read"):
+        multipart.parse(b"\n--cut x" * 2_000_000, FORM)
+    assert time.perf_counter() - start < 1
 
 
 @pytest.mark.parametrize("as_form", [True, False])

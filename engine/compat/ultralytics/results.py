@@ -77,9 +77,11 @@ class Results:
         given = self.names if isinstance(self.names, Mapping) else dict(enumerate(self.names))
         if given == known:
             return self._result
-        numbers = range(max((*known, *given), default=-1) + 1)
-        names = (given.get(each, known.get(each, str(each))) for each in numbers)
-        return replace(self._result, names=tuple(map(str, names)))
+        count = len(known)
+        if isinstance(self._result, Result) and len(self._result):
+            count = max(count, int(self._result.class_ids.max()) + 1)
+        names = (str(given.get(each, known.get(each, each))) for each in range(count))
+        return replace(self._result, names=tuple(names))
 
     @property
     def orig_shape(self) -> tuple[int, int]:

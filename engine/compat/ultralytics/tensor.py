@@ -1,4 +1,4 @@
-"""Tensor: the arrays of a result, whose methods are those of a tensor where NumPy's differ."""
+"""Tensor: the arrays of a result, with methods that only a tensor has."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from engine.arrays import Array
 from engine.compat.ultralytics.number import number
 from engine.vision.box_array import Values
 
-_OF_NUMPY = ("axis", "dtype", "out", "ddof", "kind", "order")  # how NumPy's functions call methods
-
 
 class Extreme(NamedTuple):
-    """The result of max() and min() along an axis, as in torch."""
+    """The result of max() and min() along `dim`, as in torch."""
 
     values: Any
     indices: Any
@@ -25,8 +23,8 @@ class Extreme(NamedTuple):
 class Tensor(Values):
     """Values that stay Tensors when they are indexed, iterated over or computed with.
 
-    A single value is a number with the methods of a tensor. NumPy's own functions, which name their
-    axes, get what they expect of an array.
+    A single value is a number with the methods of a tensor. NumPy and pandas call methods of arrays
+    too, so that these are torch's only with arguments that NumPy's do not have.
     """
 
     def cuda(self, *_: Any, **__: Any) -> Tensor:
@@ -61,34 +59,29 @@ class Tensor(Values):
     def permute(self, *dims: Any) -> Any:
         return super().transpose(*dims)
 
-    def transpose(self, *axes: Any) -> Any:
-        """Exchange two axes, as torch does; other arguments are those of NumPy."""
-        return self.swapaxes(*axes) if len(axes) == 2 else super().transpose(*axes)
-
-    def repeat(self, *sizes: Any, **named: Any) -> Any:
-        """Repeat the whole array, as torch does; with `axis` each element, as NumPy does."""
-        if named:
-            return super().repeat(*sizes, **named)
-        return self._made(np.tile(np.asarray(self), sizes))
-
     # ------------------------------------------------------------ values
 
-    def max(self, *options: Any, **named: Any) -> Any:
-        """Return the largest value, or along an axis values and indices, as torch does."""
-        return self._extreme("max", options, named)
+    def max(
+        self, *options: Any, dim: Any = None, keepdim: builtins.bool = False, **named: Any
+    ) -> Any:
+        """Return the largest value as NumPy does, or along `dim` values and indices, as torch."""
+        if dim is None:
+            return self._made(np.asarray(self).max(*options, **named))
+        return self._extreme("max", dim, keepdim)
 
-    def min(self, *options: Any, **named: Any) -> Any:
-        """Return the smallest value, or along an axis values and indices, as torch does."""
-        return self._extreme("min", options, named)
+    def min(
+        self, *options: Any, dim: Any = None, keepdim: builtins.bool = False, **named: Any
+    ) -> Any:
+        """Return the smallest value as NumPy does, or along `dim` values and indices, as torch."""
+        if dim is None:
+            return self._made(np.asarray(self).min(*options, **named))
+        return self._extreme("min", dim, keepdim)
 
-    def _extreme(self, name: str, options: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def _extreme(self, name: str, dim: Any, keepdim: builtins.bool) -> Extreme:
         plain = np.asarray(self)
-        if not options and "dim" not in named:
-            return self._made(getattr(plain, name)(**named))
-        if isinstance(other := (*options, named.get("dim"))[0], np.ndarray):
-            return self._made(getattr(np, f"{name}imum")(plain, other))
-        shape = {"axis": other, "keepdims": bool((*options[1:], named.get("keepdim", False))[0])}
-        found = (getattr(plain, f"{kind}{name}")(**shape) for kind in ("", "arg"))
+        found = (
+            getattr(plain, f"{kind}{name}")(axis=dim, keepdims=keepdim) for kind in ("", "arg")
+        )
         return Extreme(*map(self._made, found))
 
     def argmax(self, *options: Any, **named: Any) -> Any:
@@ -110,12 +103,10 @@ class Tensor(Values):
         return self._made(np.asarray(self).all(*options, **_for_numpy(named)))
 
     def std(self, *options: Any, **named: Any) -> Any:
-        """Return the deviation of a sample, as torch does, or what NumPy's function asks for."""
-        return self._made(np.asarray(self).std(*options, **_of_sample(named)))
+        return self._made(np.asarray(self).std(*options, **_for_numpy(named)))
 
     def var(self, *options: Any, **named: Any) -> Any:
-        """Return the variance of a sample, as torch does, or what NumPy's function asks for."""
-        return self._made(np.asarray(self).var(*options, **_of_sample(named)))
+        return self._made(np.asarray(self).var(*options, **_for_numpy(named)))
 
     def abs(self) -> Any:
         return self._made(np.abs(np.asarray(self)))
@@ -124,11 +115,9 @@ class Tensor(Values):
         return self._made(np.asarray(self).clip(min, max))
 
     def sort(self, *options: Any, descending: builtins.bool | None = None, **named: Any) -> Any:
-        """Return values and indices, as torch does; NumPy's function sorts in place."""
-        if descending is None and any(name in named for name in _OF_NUMPY):
-            return super().sort(*options, **named)
+        """Sort in place as NumPy does; with `descending` return values and indices, as torch."""
         options, descending = _direction(options, descending)
-        return super().sort(*options, descending=bool(descending), **named)
+        return super().sort(*options, descending=descending, **named)
 
     def argsort(self, *options: Any, descending: builtins.bool | None = None, **named: Any) -> Any:
         options, descending = _direction(options, descending)
@@ -137,7 +126,9 @@ class Tensor(Values):
     # ------------------------------------------------------------ elements
 
     def _made(self, array: Any) -> Any:
-        return array.view(Tensor) if np.ndim(array) else number(np.asarray(array)[()])
+        plain = np.asarray(array)
+        # NumPy's truth values have no subclasses.
+        return plain.view(Tensor) if plain.ndim or plain.dtype == bool else number(plain[()])
 
     def __getitem__(self, which: Any) -> Any:
         return self._made(np.asarray(self)[which])
@@ -148,7 +139,10 @@ class Tensor(Values):
     def __array_wrap__(
         self, array: Array, context: Any = None, return_scalar: builtins.bool | None = None
     ) -> Any:
-        return self._made(np.asarray(array))
+        """Return what an operation computes; NumPy 1 refuses a number where it has no context."""
+        if context is None and return_scalar is None:
+            return np.asarray(array).view(Tensor)
+        return self._made(array)
 
 
 def tensor(array: Array) -> Tensor:
@@ -157,17 +151,9 @@ def tensor(array: Array) -> Tensor:
 
 
 def _for_numpy(named: dict[str, Any]) -> dict[str, Any]:
-    """Return torch's `dim` and `keepdim` by NumPy's names."""
-    names = {"dim": "axis", "keepdim": "keepdims"}
+    """Return torch's names of arguments as NumPy's."""
+    names = {"dim": "axis", "keepdim": "keepdims", "correction": "ddof"}
     return {names.get(name, name): value for name, value in named.items()}
-
-
-def _of_sample(named: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with torch's default of `correction`, unless NumPy's function calls."""
-    if any(name in named for name in _OF_NUMPY):
-        return named
-    unbiased = named.pop("unbiased", True)
-    return {**_for_numpy(named), "ddof": named.pop("correction", int(unbiased))}
 
 
 def _direction(

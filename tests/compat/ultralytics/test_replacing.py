@@ -180,3 +180,10 @@ def test_probabilities_of_numpy_are_plain_arrays():
     probs = Probs(np.array([0.25, 0.75], np.float32)).numpy()
     assert type(probs.data) is type(probs.top5conf) is np.ndarray
     assert type(probs.top1conf) is np.float32
+
+
+@pytest.mark.parametrize("names", [{"0": "a"}, {10**9: "x"}])
+def test_names_of_no_class_change_nothing(result, names):
+    expected = result.verbose()
+    result.names = {**result.names, **names}
+    assert result.verbose() == expected

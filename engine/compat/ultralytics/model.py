@@ -234,7 +234,7 @@ class YOLO:
 
         Identities begin anew with each video and each call, unless `persist`: for a loop that
         passes one frame after another. `conf` is 0.1, since boxes of low scores continue tracks.
-        `boxes.id` is None for a picture in which nothing is followed.
+        If nothing is followed in a picture, its `boxes.id` is None.
         """
         check_tracker(tracker)
         given = self._options(options, "track()")

@@ -13,6 +13,15 @@ from engine.compat.ultralytics.number import number
 from engine.vision.box_array import Values
 
 
+def _reduction(name: str) -> Any:
+    """Return a method of NumPy's arrays that takes torch's names of arguments, too."""
+
+    def reduce(values: Tensor, *options: Any, **named: Any) -> Any:
+        return values._made(getattr(np.asarray(values), name)(*options, **_for_numpy(named)))
+
+    return reduce
+
+
 class Extreme(NamedTuple):
     """The result of max() and min() along `dim`, as in torch."""
 
@@ -84,29 +93,14 @@ class Tensor(Values):
         )
         return Extreme(*map(self._made, found))
 
-    def argmax(self, *options: Any, **named: Any) -> Any:
-        return self._made(np.asarray(self).argmax(*options, **_for_numpy(named)))
-
-    def argmin(self, *options: Any, **named: Any) -> Any:
-        return self._made(np.asarray(self).argmin(*options, **_for_numpy(named)))
-
-    def sum(self, *options: Any, **named: Any) -> Any:
-        return self._made(np.asarray(self).sum(*options, **_for_numpy(named)))
-
-    def mean(self, *options: Any, **named: Any) -> Any:
-        return self._made(np.asarray(self).mean(*options, **_for_numpy(named)))
-
-    def any(self, *options: Any, **named: Any) -> Any:
-        return self._made(np.asarray(self).any(*options, **_for_numpy(named)))
-
-    def all(self, *options: Any, **named: Any) -> Any:
-        return self._made(np.asarray(self).all(*options, **_for_numpy(named)))
-
-    def std(self, *options: Any, **named: Any) -> Any:
-        return self._made(np.asarray(self).std(*options, **_for_numpy(named)))
-
-    def var(self, *options: Any, **named: Any) -> Any:
-        return self._made(np.asarray(self).var(*options, **_for_numpy(named)))
+    argmax: Any = _reduction("argmax")
+    argmin: Any = _reduction("argmin")
+    sum: Any = _reduction("sum")
+    mean: Any = _reduction("mean")
+    any: Any = _reduction("any")
+    all: Any = _reduction("all")
+    std: Any = _reduction("std")
+    var: Any = _reduction("var")
 
     def abs(self) -> Any:
         return self._made(np.abs(np.asarray(self)))

@@ -84,7 +84,7 @@ class Annotator:
     ) -> None:
         """Draw a box, and a label above it or, at the top of the picture, inside.
 
-        The text is black or white, whichever is legible on `color`, unless `txt_color` is given.
+        Without `txt_color` the text is black on a light `color` and white on a dark one.
         """
         edges = np.asarray(box, np.float64)
         if edges.shape != (4,):

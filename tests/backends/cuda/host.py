@@ -20,7 +20,7 @@ from engine.backends.cuda.driver.cublas import Product
 from tests import needs
 
 FOLDER = Path(__file__).parent
-HEADERS = ("fibers.h", "host.h", "cuda_fp16.h")
+HEADERS = ("fibers.h", "host.h", "half_on_host.h")
 # Fibers jump from one stack to another, which -D_FORTIFY_SOURCE takes for a mistake.
 _OPTIONS = ("-std=c++20", "-O1", "-fPIC", "-w", "-ffp-contract=off", "-U_FORTIFY_SOURCE")
 GXX = shutil.which("g++")

@@ -240,7 +240,6 @@ def test_nvcc_without_a_host_compiler_leaves_the_work_to_nvrtc(monkeypatch):
 def test_tiles_are_left_to_nvrtc_where_it_knows_the_card(monkeypatch):
     found = {compiler.library.NVCC: "/nvcc", compiler.library.NVRTC: "/libnvrtc.so"}
     monkeypatch.setattr(compiler.library, "find", found.get)
-    monkeypatch.setattr(compiler.library, "include_folders", lambda: ["/include"])
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/g++")
     monkeypatch.setattr(nvrtc, "architectures", lambda: [80, 90])
     for number, (capability, cure) in enumerate(
@@ -248,8 +247,8 @@ def test_tiles_are_left_to_nvrtc_where_it_knows_the_card(monkeypatch):
     ):
         monkeypatch.setenv("PATH", f"/tiles{number}")  # part of what a search depends on
         assert compiler.toolkit(capability) == Toolkit(cure)
-    monkeypatch.setattr(compiler.library, "include_folders", list)
-    monkeypatch.setenv("PATH", "/no-headers")
+    del found[compiler.library.NVRTC]
+    monkeypatch.setenv("PATH", "/no-nvrtc")
     assert compiler.toolkit((9, 0)) == Toolkit("/nvcc")
     compiler._toolkit.cache_clear()
     compiler._nvrtc_suits.cache_clear()

@@ -118,7 +118,7 @@ inline void ldmatrix_x4(unsigned (&r)[4], unsigned address)
 inline float half_at(unsigned word, int index)
 {
 #ifdef STORE_HALF
-    return __half2float({(uint16_t)(word >> 16 * index)});
+    return to_float(half{(uint16_t)(word >> 16 * index)});
 #else
     return 0.f;
 #endif

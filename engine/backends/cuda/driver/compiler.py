@@ -20,7 +20,7 @@ from engine.plan.activations import ACTIVATIONS
 
 OLDEST = (7, 5)  # Turing
 _FOLDER = "engine/backends/cuda/kernels"  # how messages of the compiler name a kernel's file
-_HEADER = "common.cuh"  # joined before the other headers, which may use it
+_HEADERS = ("half.cuh", "common.cuh")  # joined before the other headers, which may use them
 _FUNCTIONS = "functions.cuh"  # joined before the activations
 _BY_PYCUDA = "conv/im2col.cu"  # which PyCUDA compiles by nvcc, where there is one
 _LOCAL_INCLUDE = re.compile(r'^#include ".*$|^#pragma once$', re.MULTILINE)
@@ -89,7 +89,7 @@ def toolkit(capability: tuple[int, int] | None = None) -> Toolkit:
 
 @lru_cache(maxsize=8)
 def _nvrtc_suits(_: library.Surroundings, capability: tuple[int, int]) -> bool:
-    if library.find(library.NVRTC) is None or not library.include_folders():
+    if library.find(library.NVRTC) is None:
         return False
     try:
         return capability[0] * 10 + capability[1] in nvrtc.architectures()
@@ -119,7 +119,7 @@ def _joined(files: Mapping[str, str]) -> str:
     """Return some files of kernels after the activations and all headers."""
     known = sources.compiled_together()
     headers = (path for path in known if path.endswith(".cuh") and path != _FUNCTIONS)
-    order = sorted(headers, key=lambda path: (path != _HEADER, path))
+    order = [*_HEADERS, *sorted(set(headers) - {*_HEADERS})]
     texts = {**{path: known[path] for path in order}, **files}
     return "\n".join(
         [

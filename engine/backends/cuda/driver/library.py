@@ -57,7 +57,7 @@ NVCC = Wanted(
     variable="ENGINE_NVCC",
     pattern="nvcc",
     linker_names=("nvcc",),
-    cure="Run: pip install nvidia-cuda-nvcc nvidia-cuda-cccl",
+    cure="Run: pip install nvidia-cuda-nvcc",
     is_program=True,
 )
 
@@ -122,16 +122,6 @@ def declare(loaded: AnyLibrary, functions: Mapping[str, Sequence[Any]]) -> AnyLi
         function = getattr(loaded, name)
         function.argtypes, function.restype = arguments, ctypes.c_int
     return loaded
-
-
-def include_folders() -> list[str]:
-    """Return the folders with cuda_fp16.h, for NVRTC, which has no default include path."""
-    nvcc = find(NVCC)
-    roots = [*_wheel_folders(), *_toolkits()]
-    if nvcc is not None:
-        roots.append(Path(nvcc).resolve().parent.parent)
-    folders = [root / "include" for root in roots]
-    return [str(folder) for folder in folders if (folder / "cuda_fp16.h").is_file()]
 
 
 # ---------------------------------------------------------------- the places, in order

@@ -5,31 +5,18 @@
 // runs of height * width pixels. `real` is the type in memory; arithmetic is in float.
 #pragma once
 
-#if defined(STORE_HALF) || OUT_BYTES == 2
-#include <cuda_fp16.h>
-DEVICE float to_float(__half x) { return __half2float(x); }
-DEVICE void put(__half* p, float x) { *p = __float2half_rn(x); }
-#endif
-DEVICE unsigned pack_half2(float low, float high)
-{
-#if defined(__CUDA_ARCH__) && (defined(STORE_HALF) || OUT_BYTES == 2)
-    const __half2 pair = __floats2half2_rn(low, high);
-    return reinterpret_cast<const unsigned&>(pair);
-#elif defined(STORE_HALF) || OUT_BYTES == 2
-    return __float2half_rn(low).bits | (unsigned)__float2half_rn(high).bits << 16;
-#else
-    return 0;  // never called
-#endif
-}
+#include "half.cuh"
+
 #if defined(STORE_INT8)
 typedef signed char real;
 #elif defined(STORE_HALF)
-typedef __half real;
+typedef half real;
 #else
 typedef float real;
 #endif
 DEVICE float to_float(float x) { return x; }
 DEVICE void put(float* p, float x) { *p = x; }
+DEVICE void put(half* p, float x) { *p = to_half(x); }
 
 // Values in bytes are signed steps, from -128 to 127. Conversions of floats and bytes run at a fraction of the rate of sums. A float of 2^23 and more has its
 // integer part in its lowest bits.

@@ -22,9 +22,8 @@ DEVICE PackBits elementwise_max(const PackBits& a, const PackBits& b)
     PackBits most;
 #if defined(STORE_INT8) && defined(__CUDA_ARCH__)
     UNROLL(i, 4) most.word[i] = __vmaxs4(a.word[i], b.word[i]);
-#elif defined(STORE_HALF) && defined(__CUDA_ARCH__)
-    const __half2 *x = reinterpret_cast<const __half2*>(&a), *y = reinterpret_cast<const __half2*>(&b);
-    UNROLL(i, 4) reinterpret_cast<__half2*>(&most)[i] = __hmax2(x[i], y[i]);
+#elif defined(STORE_HALF)
+    UNROLL(i, 4) most.word[i] = max_half2(a.word[i], b.word[i]);
 #else
     UNROLL(i, PACK) {
         put(&reinterpret_cast<Raw<PACK>&>(most).v[i], fmaxf(value_of<PACK>(a, i), value_of<PACK>(b, i)));

@@ -32,18 +32,10 @@ DEVICE int ldmatrix_chunk_b(int lane) { return lane / 8 % 2; }
 // A word of the input times a word of factors, rounded as if the product had been stored.
 DEVICE unsigned scale_word(unsigned word, unsigned factor)
 {
-#if !HALVES
-    return __float_as_uint(__fmul_rn(__uint_as_float(word), __uint_as_float(factor)));
-#elif defined(__CUDA_ARCH__)
-    const __half2 product =
-        __hmul2(reinterpret_cast<const __half2&>(word), reinterpret_cast<const __half2&>(factor));
-    return reinterpret_cast<const unsigned&>(product);
+#if HALVES
+    return multiply_half2(word, factor);
 #else
-    const auto product = [=](int i) {
-        const auto half = [=](unsigned word) { return __half2float({(unsigned short)(word >> 16 * i)}); };
-        return half(word) * half(factor);
-    };
-    return pack_half2(product(0), product(1));
+    return __float_as_uint(__fmul_rn(__uint_as_float(word), __uint_as_float(factor)));
 #endif
 }
 

@@ -5,7 +5,7 @@
 #if OUT_BYTES == 1
 typedef signed char result;
 #elif OUT_BYTES == 2
-typedef __half result;
+typedef half result;
 #else
 typedef float result;
 #endif

@@ -136,22 +136,13 @@ template <int N> DEVICE Bits<N * OUT_BYTES> pack_vector(const float (&x)[N])
 // The sum of two halves rounds to the same value in half and in float arithmetic.
 template <int BYTES> DEVICE void add_vectors(Bits<BYTES>& x, const Bits<BYTES>& more)
 {
-    UNROLL(i, BYTES / 4) {
-        const __half2 sum = __hadd2(
-            reinterpret_cast<const __half2&>(x.word[i]), reinterpret_cast<const __half2&>(more.word[i]));
-        x.word[i] = reinterpret_cast<const unsigned&>(sum);
-    }
+    UNROLL(i, BYTES / 4) x.word[i] = add_half2(x.word[i], more.word[i]);
 }
 
 template <int BYTES> DEVICE void activate_packed(Bits<BYTES>& x)
 {
     if constexpr (LAST == KIND_relu) {
-        const unsigned zeros = 0;
-        UNROLL(i, BYTES / 4) {
-            const __half2 most = __hmax2_nan(
-                reinterpret_cast<const __half2&>(x.word[i]), reinterpret_cast<const __half2&>(zeros));
-            x.word[i] = reinterpret_cast<const unsigned&>(most);
-        }
+        UNROLL(i, BYTES / 4) x.word[i] = max_half2_nan(x.word[i], 0);
     }
 }
 #else

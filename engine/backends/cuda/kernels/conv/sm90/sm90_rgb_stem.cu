@@ -35,7 +35,7 @@
 
 struct KernelArgs {
     const float* bias;  // one per column
-    const __half* input;
+    const half* input;
     const unsigned char* weight;
     result* out;
     int height, width, pitch;  // of the input
@@ -65,7 +65,7 @@ DEVICE uint2 pixel_at(const KernelArgs& p, int row, int y, int x)
 {
     uint2 pixel = {0, 0};
     if ((unsigned)y >= (unsigned)p.height || (unsigned)x >= (unsigned)p.width) return pixel;
-    const __half* from = p.input + ((size_t)(row * p.height + y) * p.width + x) * p.pitch;
+    const half* from = p.input + ((size_t)(row * p.height + y) * p.width + x) * p.pitch;
     if (p.is_wide) {
         pixel = *reinterpret_cast<const uint2*>(from);
         pixel.y &= 0xFFFF;

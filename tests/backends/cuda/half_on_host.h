@@ -1,12 +1,8 @@
-// As much of CUDA's header of this name as the kernels use: conversions, and the sum of pairs.
+// The functions of half.cuh in C++.
 #pragma once
 #include <cmath>
 #include <cstdint>
 #include <vector>
-
-struct __half {
-    uint16_t bits;
-};
 
 inline float value_of_bits(int bits)
 {
@@ -18,7 +14,7 @@ inline float value_of_bits(int bits)
     return bits >> 15 ? -x : x;
 }
 
-inline float __half2float(__half h)
+inline float to_float(half h)
 {
     static const std::vector<float> values = [] {
         std::vector<float> all(1 << 16);
@@ -29,7 +25,7 @@ inline float __half2float(__half h)
 }
 
 // Rounds to nearest, ties to even: std::nearbyint does.
-inline __half __float2half_rn(float x)
+inline half to_half(float x)
 {
     const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
     const float size = std::fabs(x);
@@ -43,19 +39,31 @@ inline __half __float2half_rn(float x)
     return {uint16_t(sign | (((exponent + 13) << 10) + places))};
 }
 
-struct __half2 {
-    __half x, y;
-};
-inline __half2 __hmax2_nan(__half2 a, __half2 b)
+inline unsigned pack_half2(float low, float high)
 {
-    const auto most = [](__half x, __half y) {
-        const float f = __half2float(x), g = __half2float(y);
-        return f != f || f > g ? x : y;
-    };
-    return {most(a.x, b.x), most(a.y, b.y)};
+    return to_half(low).bits | unsigned(to_half(high).bits) << 16;
 }
-inline __half2 __hadd2(__half2 a, __half2 b)
+
+// f(x, y) for the low and for the high values.
+template <typename F> unsigned each_half2(unsigned a, unsigned b, F f)
 {
-    return {__float2half_rn(__half2float(a.x) + __half2float(b.x)),
-            __float2half_rn(__half2float(a.y) + __half2float(b.y))};
+    const auto value = [](unsigned word) { return to_float(half{uint16_t(word)}); };
+    return pack_half2(f(value(a), value(b)), f(value(a >> 16), value(b >> 16)));
+}
+
+inline unsigned add_half2(unsigned a, unsigned b)
+{
+    return each_half2(a, b, [](float x, float y) { return x + y; });
+}
+inline unsigned multiply_half2(unsigned a, unsigned b)
+{
+    return each_half2(a, b, [](float x, float y) { return x * y; });
+}
+inline unsigned max_half2(unsigned a, unsigned b)
+{
+    return each_half2(a, b, [](float x, float y) { return std::fmax(x, y); });
+}
+inline unsigned max_half2_nan(unsigned a, unsigned b)
+{
+    return each_half2(a, b, [](float x, float y) { return x != x || x > y ? x : y; });
 }

@@ -1,0 +1,78 @@
+// Halves, the floats of 16 bits, by the instructions that the kernels need. CUDA's header for them has
+// thousands of lines, which NVRTC would read in every compilation, and needs one more package.
+#pragma once
+
+struct half {
+    unsigned short bits;
+};
+
+#ifdef __CUDACC__
+DEVICE float to_float(half x)
+{
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+}
+
+DEVICE half to_half(float x)
+{
+    half y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+
+DEVICE half __ldcg(const half* p) { return {__ldcg(&p->bits)}; }
+
+// Two halves in a word.
+DEVICE unsigned pack_half2(float low, float high)
+{
+#if __CUDA_ARCH__ >= 800
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+#else
+    return to_half(low).bits | (unsigned)to_half(high).bits << 16;
+#endif
+}
+
+DEVICE float low_of(unsigned pair) { return to_float(half{(unsigned short)pair}); }
+DEVICE float high_of(unsigned pair) { return to_float(half{(unsigned short)(pair >> 16)}); }
+
+DEVICE unsigned add_half2(unsigned a, unsigned b)
+{
+    unsigned sum;
+    asm("add.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+
+DEVICE unsigned multiply_half2(unsigned a, unsigned b)
+{
+    unsigned product;
+    asm("mul.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+
+// The larger values; a number is larger than NaN.
+DEVICE unsigned max_half2(unsigned a, unsigned b)
+{
+#if __CUDA_ARCH__ >= 800
+    unsigned most;
+    asm("max.f16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
+    return most;
+#else
+    return pack_half2(fmaxf(low_of(a), low_of(b)), fmaxf(high_of(a), high_of(b)));
+#endif
+}
+
+#if __CUDA_ARCH__ >= 800
+// The larger values; NaN is larger than a number.
+DEVICE unsigned max_half2_nan(unsigned a, unsigned b)
+{
+    unsigned most;
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
+    return most;
+}
+#endif
+#else
+#include <half_on_host.h>  // the same functions in C++, for tests that run kernels on the host
+#endif

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import isfinite, prod
 from typing import Any
@@ -22,7 +22,7 @@ import numpy as np
 
 from engine.plan import int8, ops
 from engine.plan.build import Plan
-from engine.plan.ops import ConcatPart, Conv2d, Op, Tensor
+from engine.plan.ops import ConcatPart, Conv2d, Op, Tensor, values_of
 
 # The least share of a network's products that integers must have. With 0.54, in enet-coco, int8 was
 # slower than float16 at any batch: most of its ops are float, and values are converted between
@@ -282,5 +282,5 @@ def _reading(op: Any, others: Mapping[Tensor, Tensor]) -> Any:
             return replace(value, src=changed(value.src))
         return _reading(value, others) if isinstance(value, Op) else value
 
-    names = [each.name for each in fields(op) if each.name != "out"]
-    return replace(op, **{name: changed(getattr(op, name)) for name in names})
+    values = {name: changed(value) for name, value in values_of(op).items() if name != "out"}
+    return replace(op, **values)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.shapes import Shape, Window
@@ -51,11 +52,14 @@ class ConcatPart:
 
 @dataclass(frozen=True)
 class Op:
-    """A step of a plan, which reads tensors and constants and writes `out`."""
+    """A step of a plan, which reads tensors and constants and writes `out`.
+
+    An op keeps what passes ask for again and again.
+    """
 
     out: Tensor
 
-    @property
+    @cached_property
     def reads(self) -> tuple[Tensor, ...]:
         return tuple(item for item in self._references() if isinstance(item, Tensor))
 
@@ -65,10 +69,22 @@ class Op:
 
     def _references(self) -> Iterator[object]:
         """Yield what the fields other than `out` refer to, among other values."""
-        for each in fields(self):
-            value = () if each.name == "out" else getattr(self, each.name)
+        for name, value in values_of(self).items():
+            if name == "out":
+                continue
             for item in value if isinstance(value, tuple) else (value,):
                 yield item.src if isinstance(item, ConcatPart) else item
+
+
+def values_of(item: Op | Head) -> dict[str, Any]:
+    """Return the values of all fields by their names; vars() would return what an op keeps, too."""
+    kind: Any = type(item)  # Mypy does not take the type of a dataclass for hashable
+    return {name: getattr(item, name) for name in _names(kind)}
+
+
+@lru_cache(maxsize=64)
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
 
 
 # ---------------------------------------------------------------- linear
@@ -123,8 +139,9 @@ class Conv2d(Op):
 
     def cut(self, count: int) -> Conv2d:
         """Return this convolution with only the first `count` ops of its tail."""
-        out = self.tail[count].reads[0] if count < len(self.tail) else self.out
-        return replace(self, out=out, tail=self.tail[:count])
+        if count >= len(self.tail):
+            return self
+        return replace(self, out=self.tail[count].reads[0], tail=self.tail[:count])
 
     def writing(self, out: Tensor) -> Conv2d:
         """Return this convolution with another `out` of the same height and width."""
@@ -159,12 +176,12 @@ class Conv2d(Op):
         first = self.tail[0] if self.tail else None
         return first.activation if isinstance(first, Activate) else "linear"
 
-    @property
+    @cached_property
     def pool(self) -> Window | None:
         step = self._step(MaxPool)
         return step.window if step else None
 
-    @property
+    @cached_property
     def residual(self) -> Tensor | None:
         step = self._step(Add)
         return step.sources[1] if step else None
@@ -176,11 +193,11 @@ class Conv2d(Op):
         step = self._step(Add) or next(later, None)
         return step.activation if step else "linear"
 
-    @property
+    @cached_property
     def yolo(self) -> YoloOutput | None:
         return self._step(YoloOutput)
 
-    @property
+    @cached_property
     def upsample(self) -> Upsample | None:
         return self._step(Upsample)
 

@@ -19,7 +19,7 @@ class ScaledConv2d(ops.Conv2d):
 
     @classmethod
     def of(cls, multiply: ops.Multiply, op: ops.Conv2d) -> ScaledConv2d:
-        return cls(**{**vars(op), "src": multiply.src}, factor=multiply.factor)
+        return cls(**{**ops.values_of(op), "src": multiply.src}, factor=multiply.factor)
 
     @property
     def multiply(self) -> ops.Multiply:
@@ -44,7 +44,7 @@ class KeepingConv2d(ops.Conv2d):
 
     @classmethod
     def of(cls, op: ops.Conv2d, pool: ops.MaxPool) -> KeepingConv2d:
-        return cls(**vars(op.then(pool)), kept=pool.src)
+        return cls(**ops.values_of(op.then(pool)), kept=pool.src)
 
     @property
     def fused(self) -> ops.Conv2d:

@@ -12,7 +12,7 @@ import numpy as np
 from engine.arrays import Array
 from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
 from engine.backends.cuda.ops.gpu import align
-from engine.plan.ops import Chain, Constant, Head, Op
+from engine.plan.ops import Chain, Constant, Head, Op, values_of
 
 Prepare = Callable[[Lowered, Step | Decoder], Mapping[str, Array]]
 
@@ -69,7 +69,8 @@ def _constants(item: Op | Head) -> dict[str, Constant]:
             for number, link in enumerate(item.links)
             for name, value in _constants(link).items()
         }
-    return {name: value for name, value in vars(item).items() if isinstance(value, Constant)}
+    values = values_of(item).items()
+    return {name: value for name, value in values if isinstance(value, Constant)}
 
 
 def _identity(values: Array) -> bytes:

@@ -22,7 +22,7 @@ from engine.arrays import Array
 from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.ops.target import Target as Target
 from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Gate, Head, Multiply, Op, Tensor
+from engine.plan.ops import Gate, Head, Multiply, Op, Tensor, values_of
 from engine.plan.shapes import Window
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Gpu:
         """Return what kernels know by the names of an op's fields."""
         kind = KINDS.get(getattr(op, "activation", ""))
         known: dict[str, Any] = {"kind": kind, **self.decoding.get(op, {})}
-        for name, value in vars(op).items():
+        for name, value in values_of(op).items():
             if isinstance(value, Tensor):
                 known |= {name: self[value], f"{name}_pitch": self.pitch(value)}
             elif isinstance(value, Window):

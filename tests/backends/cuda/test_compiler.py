@@ -254,6 +254,23 @@ def test_tiles_are_left_to_nvrtc_where_it_knows_the_card(monkeypatch):
     compiler._nvrtc_suits.cache_clear()
 
 
+def test_the_first_kernel_is_compiled_once_and_not_by_nvcc(monkeypatch, tmp_path):
+    compiled = []
+    monkeypatch.setattr(compiler, "_cache", lambda: Cache(tmp_path))
+    monkeypatch.setattr(compiler, "toolkit", lambda capability=None: Toolkit(None))
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
+    monkeypatch.setattr(
+        compiler, "compile_image", lambda text, *_: compiled.append(text) or b"made"
+    )
+    for _ in range(2):
+        compiler.compile_first((9, 0))
+    assert len(compiled) == 1
+    assert "leave(" in compiled[0]
+    monkeypatch.setattr(compiler, "toolkit", lambda capability=None: Toolkit("/nvcc"))
+    compiler.compile_first((8, 0))
+    assert len(compiled) == 1
+
+
 def test_an_nvcc_that_cannot_run_is_named(tmp_path):
     nvcc = tmp_path / "nvcc"
     nvcc.write_text("no program")

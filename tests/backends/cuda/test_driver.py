@@ -2,12 +2,13 @@
 
 import sys
 import threading
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
 
 from engine.backends import cuda, open_device
-from engine.backends.cuda.driver import pycuda_loader
+from engine.backends.cuda.driver import compiler, pycuda_loader
 from engine.errors import DeviceError, InputError
 
 
@@ -159,7 +160,7 @@ def test_a_context_that_was_made_early_is_given_back(monkeypatch, failing):
 
 @pytest.mark.parametrize(("argument", "count"), [("0", 1), ("0,1", 2), ("", 3)])
 def test_devices_that_are_about_to_be_opened_wake_up_meanwhile(monkeypatch, argument, count):
-    noted, is_awake = [], threading.Event()
+    noted, is_awake, compiled = [], threading.Event(), SimpleQueue()
 
     class Library:
         def __getattr__(self, name):
@@ -169,16 +170,22 @@ def test_devices_that_are_about_to_be_opened_wake_up_meanwhile(monkeypatch, argu
             noted.append((name, threading.current_thread().name))
             if name == "cuDeviceGetCount":
                 arguments[0]._obj.value = 3
-            if noted.count(("cuDevicePrimaryCtxRetain", "cuda-warm-up_0")) == count:
+            if name == "cuDeviceGetAttribute":
+                arguments[0]._obj.value = {75: 9, 76: 0}[arguments[1]]
+            if [name for name, _ in noted].count("cuDevicePrimaryCtxRetain") == count:
                 is_awake.set()
             return 0
 
     monkeypatch.setattr(pycuda_loader, "libcuda", Library)
+    monkeypatch.setattr(compiler, "compile_first", lambda capability: compiled.put(capability))
     with cuda.warm_up(argument):
+        assert compiled.get(timeout=5) == (9, 0)
         assert is_awake.wait(5)
         assert "cuDevicePrimaryCtxRelease_v2" not in dict(noted)
     assert [name for name, _ in noted].count("cuDevicePrimaryCtxRelease_v2") == count
-    assert {thread for _, thread in noted} == {"cuda-warm-up_0"}
+    (thread,) = {thread for name, thread in noted if "Ctx" in name}
+    assert thread.startswith("cuda-warm-up_")
+    assert compiled.empty()
 
 
 def test_a_device_that_does_not_wake_up_keeps_nobody_from_being_told(monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.backends.base import Placed
-from engine.backends.cuda.driver import loaded_kernels
+from engine.backends.cuda.driver import compiler, loaded_kernels
 from engine.backends.cuda.driver.compiler import Unit, unit_of
 from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.lower.launched import kernels_of
@@ -37,6 +37,7 @@ def test_every_kernel_of_a_first_run_was_compiled_ahead(name, precision):
             program.start_forward(pictures).result()
         missed = {each for each in device.context.launched if unit_of(each) not in ahead}
     assert not missed
+    assert compiler.unit_of(compiler._FIRST) in ahead
     assert device.context.launched
 
 

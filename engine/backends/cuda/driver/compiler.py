@@ -22,6 +22,7 @@ OLDEST = (7, 5)  # Turing
 _FOLDER = "engine/backends/cuda/kernels"  # how messages of the compiler name a kernel's file
 _HEADERS = ("half.cuh", "common.cuh")  # joined before the other headers, which may use them
 _FUNCTIONS = "functions.cuh"  # joined before the activations
+_FIRST = "leave"  # in every precision, since results are float32
 _BY_PYCUDA = "conv/im2col.cu"  # which PyCUDA compiles by nvcc, where there is one
 _LOCAL_INCLUDE = re.compile(r'^#include ".*$|^#pragma once$', re.MULTILINE)
 _DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",), "int8": ("-DSTORE_INT8",)}
@@ -306,6 +307,12 @@ def source(unit: Unit, capability: tuple[int, int], precision: str) -> Source:
     NVRTC compiles it in half the time that nvcc takes, which a first run waits for.
     """
     return Source(unit.text(), _DEFINES[precision], capability, unit.file != _BY_PYCUDA)
+
+
+def compile_first(capability: tuple[int, int]) -> None:
+    """Compile the kernel that every program needs, unless the cache has it or nvcc would do it."""
+    if toolkit(capability).nvcc is None:
+        source(unit_of(_FIRST), capability, "float32").image()
 
 
 def compile_image(

@@ -15,6 +15,7 @@ from engine import extras
 from engine.backends.cuda.driver import library
 from engine.errors import DeviceError
 
+_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 _LAST_WORDS = ("illegal", "unspecified launch failure", "misaligned", "assert", "ECC", "lost")
 
 
@@ -89,13 +90,31 @@ def primary_context(index: int) -> Iterator[None]:
 def hold_primary_contexts(indices: Iterable[int] | None, is_over: Event) -> None:
     """Retain the primary contexts of devices, or of all, until `is_over` is set."""
     with ExitStack() as stack, suppress(DeviceError):  # opening a device reports its errors
-        cuda, count = libcuda(), ctypes.c_int()
-        cuda.cuInit(0)
-        if indices is None:
-            cuda.cuDeviceGetCount(ctypes.byref(count))
-        for index in range(count.value) if indices is None else indices:
+        for index in _visible(indices):
             stack.enter_context(primary_context(index))
         is_over.wait()
+
+
+def capabilities(indices: Iterable[int] | None) -> set[tuple[int, int]]:
+    """Return the compute capabilities of devices, or of all, without creating a context."""
+    cuda, found = libcuda(), set()
+    for index in _visible(indices):
+        device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+        asked = (_MAJOR, major), (_MINOR, minor)
+        if cuda.cuDeviceGet(ctypes.byref(device), index) == 0 and not any(
+            cuda.cuDeviceGetAttribute(ctypes.byref(value), which, device) for which, value in asked
+        ):
+            found.add((major.value, minor.value))
+    return found
+
+
+def _visible(indices: Iterable[int] | None) -> Iterable[int]:
+    """Initialise the driver and return these devices, or all."""
+    cuda, count = libcuda(), ctypes.c_int()
+    cuda.cuInit(0)
+    if indices is None:
+        cuda.cuDeviceGetCount(ctypes.byref(count))
+    return range(count.value) if indices is None else indices
 
 
 @contextmanager

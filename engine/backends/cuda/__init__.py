@@ -36,7 +36,7 @@ def open(argument: str) -> Device:
 def warm_up(argument: str) -> Iterator[None]:
     """Initialise these cards on threads inside the block, for a caller that opens them later.
 
-    So is the compiler, which takes 0.2 s longer for its first kernel, unless that is in its cache.
+    So is the compiler, which takes 0.2 s longer for its first kernel, unless its cache has those.
     """
     from threading import Event
 

@@ -37,7 +37,7 @@ def test_every_kernel_of_a_first_run_was_compiled_ahead(name, precision):
             program.start_forward(pictures).result()
         missed = {each for each in device.context.launched if unit_of(each) not in ahead}
     assert not missed
-    assert compiler.unit_of(compiler._FIRST) in ahead
+    assert plan.heads == () or ahead.issuperset(map(unit_of, compiler._FIRST))
     assert device.context.launched
 
 

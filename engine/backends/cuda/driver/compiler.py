@@ -22,7 +22,8 @@ OLDEST = (7, 5)  # Turing
 _FOLDER = "engine/backends/cuda/kernels"  # how messages of the compiler name a kernel's file
 _HEADERS = ("half.cuh", "common.cuh")  # joined before the other headers, which may use them
 _FUNCTIONS = "functions.cuh"  # joined before the activations
-_FIRST = "leave"  # in every precision, since results are float32
+# Kernels of most programs of every precision, since their results are float32.
+_FIRST = ("leave", "yolo_candidates")
 _BY_PYCUDA = "conv/im2col.cu"  # which PyCUDA compiles by nvcc, where there is one
 _LOCAL_INCLUDE = re.compile(r'^#include ".*$|^#pragma once$', re.MULTILINE)
 _DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",), "int8": ("-DSTORE_INT8",)}
@@ -310,9 +311,10 @@ def source(unit: Unit, capability: tuple[int, int], precision: str) -> Source:
 
 
 def compile_first(capability: tuple[int, int]) -> None:
-    """Compile the kernel that every program needs, unless the cache has it or nvcc would do it."""
+    """Compile what most programs need, unless the cache has it or nvcc would compile it."""
     if toolkit(capability).nvcc is None:
-        source(unit_of(_FIRST), capability, "float32").image()
+        for name in _FIRST:
+            source(unit_of(name), capability, "float32").image()
 
 
 def compile_image(

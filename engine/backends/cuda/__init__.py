@@ -50,9 +50,12 @@ def warm_up(argument: str) -> Iterator[None]:
         pycuda_loader.hold_primary_contexts(indices, is_over)
 
     def compile_first() -> None:
-        from engine.backends.cuda.driver import compiler, pycuda_loader
+        from engine.backends.cuda.driver import pycuda_loader
 
-        for capability in pycuda_loader.capabilities(indices):
+        capabilities = pycuda_loader.capabilities(indices)  # ends here without a driver
+        from engine.backends.cuda.driver import compiler
+
+        for capability in capabilities:
             compiler.compile_first(capability)
 
     with closing(ThreadPool(2, "cuda-warm-up")) as pool:

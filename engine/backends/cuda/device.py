@@ -31,7 +31,14 @@ from engine.backends.cuda.runtime.program import CudaProgram
 from engine.backends.cuda.runtime.trials import Trials
 from engine.backends.cuda.tune.few_kernels import with_few_kernels
 from engine.backends.cuda.tune.measure import PLAIN, measure, shortlist
-from engine.backends.cuda.tune.tune_layers import SECONDS, Tuner, gates, is_waited_for, time_limit
+from engine.backends.cuda.tune.tune_layers import (
+    LATER_SECONDS,
+    SECONDS,
+    Tuner,
+    gates,
+    is_waited_for,
+    time_limit,
+)
 from engine.errors import DeviceError, InputError, suggest
 from engine.passes import FUSING
 from engine.plan.build import Plan
@@ -106,7 +113,8 @@ class CudaDevice:
             program.close()
             raise
         if is_later:
-            search = partial(self._improved, fused, limit, as_a_whole=graph)
+            seconds = limit if is_waited_for() else LATER_SECONDS
+            search = partial(self._improved, fused, seconds, as_a_whole=graph)
             improve_later(program, search, self._turn)
         return program
 

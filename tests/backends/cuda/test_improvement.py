@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.backends.cuda.lower import lowering
+from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.runtime import improvement
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.backends.cuda.tune import tune_layers
@@ -77,6 +79,23 @@ def test_it_runs_by_estimates_until_a_faster_way_is_found(
     np.testing.assert_allclose(program.forward(IMAGES)[0], before, rtol=1e-4, atol=1e-5)
     program.close()
     assert not device.context.driver.live
+
+
+@pytest.mark.parametrize(("given", "limit"), [("", tune_layers.LATER_SECONDS), ("7", 7.0)])
+def test_a_search_that_nothing_waits_for_takes_longer(
+    device: HostDevice, monkeypatch: pytest.MonkeyPatch, given: str, limit: float
+) -> None:
+    monkeypatch.setenv("ENGINE_TUNE", given)
+    limits: list[float] = []
+
+    def search(self: object, fused: Lowered, limit: float, **options: object) -> Lowered:
+        limits.append(limit)
+        return lowering.place(fused)
+
+    monkeypatch.setattr(HostDevice, "_improved", search)
+    compiled(device, network(8)).settle()
+    assert limits == [limit]
+    assert tune_layers.LATER_SECONDS > tune_layers.SECONDS  # then the network is timed, too
 
 
 def test_without_a_thread_for_the_search_the_program_stays_as_it_is(

@@ -36,6 +36,7 @@ from engine.plan.build import Plan
 from engine.plan.ops import Conv2d, Gate
 
 SECONDS = 10.0  # by default; the rest of a network is measured when it is compiled again
+LATER_SECONDS = 25.0  # in the background, where nothing waits for them
 _COMPILING = 0.6  # the share of them that compilation of kernels may take
 _PATIENCE = 40.0  # seconds for that while the network already runs
 _CLEARLY = 0.97  # the rule of thumb stays unless another takes less of its time than this

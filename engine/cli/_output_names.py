@@ -215,19 +215,20 @@ class OutputNames:
     def _unused(self, wanted: str, picture: str, *, is_video: bool = False) -> tuple[str, bool]:
         earlier = self._earlier.get(picture, [])
         while earlier:  # a source that is named twice has two of them
-            if self._take(Owned(name := earlier.pop(0), picture), is_video=is_video):
+            owned = Owned(name := earlier.pop(0), picture)
+            if self._take(owned, self._key_of(owned), is_video=is_video):
                 self._keeps_any = True
                 return name, False
-        counted = self._key_of(Owned(wanted, picture))
+        ending = self._ending_of(picture)
+        counted = wanted + ending
         name, number = wanted, self._numbers.get(counted, 1)
-        while not self._take(Owned(name, picture), is_video=is_video):
+        while not self._take(Owned(name, picture), name + ending, is_video=is_video):
             number += 1
             name = f"{wanted}-{number}"
             self._numbers[counted] = number
         return name, name != wanted
 
-    def _take(self, owned: Owned, *, is_video: bool) -> bool:
-        key = self._key_of(owned)
+    def _take(self, owned: Owned, key: str, *, is_video: bool) -> bool:
         if (owner := self._owners.get(key, owned.picture)) != owned.picture:
             self._owner_met = self._owner_met or owner
             return False
@@ -240,7 +241,10 @@ class OutputNames:
         return True
 
     def _key_of(self, owned: Owned) -> str:
-        return owned.name if self._needs_stems else owned.name + ending_of(media_of(owned.picture))
+        return owned.name + self._ending_of(owned.picture)
+
+    def _ending_of(self, picture: str) -> str:
+        return "" if self._needs_stems else ending_of(media_of(picture))
 
     def _identity(self, name: str) -> str:
         """Return a path that does not depend on the current folder and on links to folders."""
@@ -269,11 +273,9 @@ def _announce(source: str, name: str) -> None:
 
 def common_folder(found: Iterable[Media]) -> str | None:
     """Return the innermost folder that holds all sources, or the folder that was searched."""
-    folders = {
-        os.path.abspath(each.root) if each.root is not None else _parent(each.name)  # noqa: PTH100
-        for each in found
-        if _is_local(each)
-    }
+    searched = {each.root for each in found if each.root is not None and _is_local(each)}
+    folders = {os.path.abspath(each) for each in searched}  # noqa: PTH100
+    folders.update(_parent(each.name) for each in found if each.root is None and _is_local(each))
     try:
         return os.path.commonpath(folders) if folders else None
     except ValueError:  # on different drives

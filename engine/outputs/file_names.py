@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from engine.files.naming import crop_stem, shortened, without_crop_number
+from engine.files.naming import crop_stem, shortened, stem_and_suffix, without_crop_number
 from engine.sources.media import is_url, url_path
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def stem_of(source: str, default: str) -> str:
 
     "...tar" would give "..", which is another folder.
     """
-    stem = shortened(PurePath(_path(source)).stem)
+    stem = shortened(stem_and_suffix(_path(source))[0])
     return stem if stem.strip(".") else default
 
 
@@ -40,7 +40,7 @@ def video_of(name: str) -> str | None:
 
 def suffix_of(source: str) -> str:
     """Return the extension of the annotated copy of a picture."""
-    suffix = PurePath(_path(source)).suffix.lower()
+    suffix = stem_and_suffix(_path(source))[1].lower()
     return suffix if suffix in _KEPT_FORMATS else _OTHER_FORMAT
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import unquote, urlsplit
 
+from engine.files.naming import stem_and_suffix
 from engine.sources import archive
 from engine.vision.extensions import VIDEO_EXTENSIONS
 
@@ -88,8 +89,7 @@ def kind_of(name: str) -> MediaKind:
 
 
 def _suffix_of(path: str) -> str:
-    """Return the ending of a path, faster than pathlib: streams classify thousands a second."""
-    return os.path.splitext(path.rstrip("/"))[1].lower()  # noqa: PTH122
+    return stem_and_suffix(path.rstrip("/"))[1].lower()
 
 
 def _scheme_and_path(url: str) -> tuple[str, str]:

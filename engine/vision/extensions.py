@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib.util import find_spec
-from pathlib import PurePath
+
+from engine.files.naming import stem_and_suffix
 
 PICTURE_EXTENSIONS = frozenset(
     (
@@ -67,7 +68,7 @@ def unsupported_format(name: str) -> str | None:
     """Return the format of a file that is a picture by its name but cannot be read, else None."""
     if name.startswith(".") or is_picture(name):
         return None
-    return _UNSUPPORTED.get(PurePath(name).suffix.lower())
+    return _UNSUPPORTED.get(stem_and_suffix(name)[1].lower())
 
 
 def needs_extra(kind: str) -> bool:
@@ -77,6 +78,6 @@ def needs_extra(kind: str) -> bool:
 
 def is_picture(name: str) -> bool:
     """Tell by its name whether a file is a picture; hidden files (macOS's ._*.jpg) are not."""
-    suffix = PurePath(name).suffix.lower()
+    suffix = stem_and_suffix(name)[1].lower()
     is_known = suffix in PICTURE_EXTENSIONS or (suffix in _OF_THE_EXTRA and has_extra())
     return is_known and not name.startswith(".")

@@ -134,6 +134,7 @@ class FakeToolkit(Toolkit):
 )
 def test_a_card_newer_than_the_toolkit_gets_ptx(monkeypatch, capability, target):
     asked = []
+    monkeypatch.setattr(nvrtc, "version", lambda: (12, 1))
     monkeypatch.setattr(nvrtc, "compile_source", lambda *arguments: asked.append(arguments))
     compiler.compile_image("text", ("-DX",), capability, FakeToolkit(None))
     assert asked == [("text", target, ("-DX",))]
@@ -147,8 +148,14 @@ def test_a_card_older_than_the_toolkit_is_told_so():
 @pytest.mark.parametrize("capability", [(9, 0), (12, 0)])
 def test_code_that_would_not_wait_is_not_made(monkeypatch, capability):
     monkeypatch.setattr(FakeToolkit, "architectures", lambda self: [75, 80, 87])
-    with pytest.raises(DeviceError, match=r"cannot compile for more than 8\.7.*Install CUDA 11\.8"):
+    with pytest.raises(DeviceError, match=r"cannot compile for more than 8\.7.*Install CUDA 12\.1"):
         compiler.compile_image("text", (), capability, FakeToolkit(None))
+
+
+def test_nvrtc_that_is_too_old_for_hopper_is_named(monkeypatch):
+    monkeypatch.setattr(nvrtc, "version", lambda: (12, 0))
+    with pytest.raises(DeviceError, match=r"too old for .* 9\.0\. Install CUDA 12\.1"):
+        compiler.compile_image("text", (), (9, 0), FakeToolkit(None))
 
 
 @pytest.fixture

@@ -332,9 +332,14 @@ def compile_image(
         raise DeviceError(
             f"cuda: kernels: {tools.name} cannot compile for more than {max(known) / 10}, and"
             f" kernels compiled for that would start early on this card without waiting."
-            f" Install CUDA 11.8 or later"
+            f" Install CUDA 12.1 or later"
         )
     is_exact = number in known
+    if number == 90 and tools.nvcc is None and nvrtc.version() < nvrtc.FOR_HOPPER:
+        raise DeviceError(
+            f"cuda: kernels: {tools.name} is too old for compute capability 9.0."
+            f" Install CUDA 12.1 or later"
+        )
     # 90a, not 90: only that target has wgmma.
     suffix = "a" if is_exact and number == 90 else ""
     target = f"{'sm' if is_exact else 'compute'}_{max(known)}{suffix}"

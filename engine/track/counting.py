@@ -164,15 +164,11 @@ class _Count(Generic[Memory]):
         rows = zip(identities, labels, distances.tolist(), margins.tolist(), places, strict=True)
         for identity, label, distance, margin, place in rows:
             before = self._seen.get(identity)
-            is_known = abs(distance) > margin
-            if is_known or before is None:
-                memory = self._take(
-                    before.memory if before else None, label, distance, place, is_known=is_known
-                )
-                self._seen[identity] = _Seen(memory, self._frame)
-            else:
-                before.frame = self._frame
-                self._keep(before.memory, label)
+            memory = self._take(
+                *(before.memory if before else None, label, distance, place),
+                is_known=abs(distance) > margin,
+            )
+            self._seen[identity] = _Seen(memory, self._frame)
         if self._frame % _FORGET_FRAMES == 0:
             oldest = self._frame - _FORGET_FRAMES
             self._seen = {key: each for key, each in self._seen.items() if each.frame > oldest}
@@ -197,10 +193,10 @@ class _Count(Generic[Memory]):
     def _take(
         self, before: Memory | None, label: str, distance: float, place: Array, *, is_known: bool
     ) -> Memory:
-        """Count an object whose side is known, or that is new; return what to remember."""
+        """Count an object; return what to remember.
 
-    def _keep(self, memory: Memory, label: str) -> None:
-        """Count an object that is so near the line that its side is still the one before."""
+        Its side is not known while it is near the line.
+        """
 
     @abstractmethod
     def _shown(self) -> Iterator[tuple[str, Counter[str]]]: ...
@@ -210,12 +206,14 @@ class _Count(Generic[Memory]):
 
 
 @dataclass
-class _Side:
+class _Walk:
+    place: Array  # in the last frame
     distance: float
-    place: Array
+    is_right: bool  # of the line, where it was first, or last beyond the margin
+    is_through: bool = False  # whether it last changed sides between the ends of the line
 
 
-class _LineCount(_Count[_Side]):
+class _LineCount(_Count[_Walk]):
     kind = "line"
 
     def __init__(self, line: Line, number: int) -> None:
@@ -232,15 +230,22 @@ class _LineCount(_Count[_Side]):
         return np.asarray(along[0] * from_start[:, 1] - along[1] * from_start[:, 0])
 
     def _take(
-        self, before: _Side | None, label: str, distance: float, place: Array, *, is_known: bool
-    ) -> _Side:
-        if before and (distance > 0) != (before.distance > 0) and before.distance:
-            share = before.distance / (before.distance - distance)
-            crossing = before.place + share * (place - before.place)
+        self, before: _Walk | None, label: str, distance: float, place: Array, *, is_known: bool
+    ) -> _Walk:
+        is_right = distance > 0
+        walk = before or _Walk(place, distance, is_right)
+        if is_right != (walk.distance > 0):
+            share = walk.distance / (walk.distance - distance)
+            crossing = walk.place + share * (place - walk.place)
             start, end = self._ends
-            if 0 <= np.dot(crossing - start, end - start) <= np.dot(end - start, end - start):
-                (self._in if distance > 0 else self._out)[label] += 1
-        return _Side(distance, place)
+            along = np.dot(crossing - start, end - start)
+            walk.is_through = bool(0 <= along <= np.dot(end - start, end - start))
+        walk.place, walk.distance = place, distance
+        if is_known:
+            if walk.is_right != is_right and walk.is_through:
+                (self._in if is_right else self._out)[label] += 1
+            walk.is_right = is_right
+        return walk
 
     def _shown(self) -> Iterator[tuple[str, Counter[str]]]:
         yield "in", self._in
@@ -288,21 +293,16 @@ class _ZoneCount(_Count[_Visit]):
     def _take(
         self, before: _Visit | None, label: str, distance: float, place: Array, *, is_known: bool
     ) -> _Visit:
-        visit = before or _Visit(distance > 0)
         is_inside = distance > 0
-        if is_inside and not visit.is_inside:
-            self._entered[label] += 1
-        if visit.is_inside and not is_inside:
-            self._left[label] += 1
-        visit.is_inside = is_inside
-        self._keep(visit, label)
-        return visit
-
-    def _keep(self, memory: _Visit, label: str) -> None:
-        if memory.is_inside:
+        visit = before or _Visit(is_inside)
+        if is_known and is_inside != visit.is_inside:
+            (self._entered if is_inside else self._left)[label] += 1
+            visit.is_inside = is_inside
+        if visit.is_inside:
             self._inside[label] += 1
-            self._visitors[label] += not memory.is_counted
-            memory.is_counted = True
+            self._visitors[label] += not visit.is_counted
+            visit.is_counted = True
+        return visit
 
     def _shown(self) -> Iterator[tuple[str, Counter[str]]]:
         yield "inside", self._inside

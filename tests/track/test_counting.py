@@ -51,6 +51,21 @@ def test_what_passes_beside_the_line_does_not_cross_it():
     assert last(counts, [frame((3, 0, *at)) for at in around])["lines"][0]["in"] == {}
 
 
+def test_what_walks_along_a_line_and_around_its_end_does_not_cross_it():
+    line = Line((50, 50), (100, 50))
+    around = [(40, 30), (45, 49.5), (80, 49.5), (105, 49.5), (110, 60)]
+    assert last(Counts([line]), [frame((1, 0, *at)) for at in around])["lines"][0]["in"] == {}
+    slowly = [(80, 30), (80, 49.5), (80, 50.5), (105, 50.5), (110, 60)]
+    told = last(Counts([line]), [frame((1, 0, *at)) for at in slowly])
+    assert told["lines"][0]["in"] == {"cat": 1}
+
+
+def test_what_is_first_seen_in_a_zone_is_counted_though_it_is_on_its_edge():
+    zone = Zone(((40, 0), (120, 0), (120, 100), (40, 100)))
+    told = Counts(zones=[zone]).update(frame((1, 0, 40.5, 50)))["zones"][0]
+    assert (told["inside"], told["visitors"]) == ({"cat": 1}, {"cat": 1})
+
+
 def test_a_box_that_shakes_on_a_line_is_counted_once():
     counts = Counts([Line((0, 50), (200, 50))])
     shaking = [frame((1, 0, 50, 50 + 0.9 * (-1) ** number)) for number in range(50)]

@@ -209,7 +209,7 @@ class _Count(Generic[Memory]):
 class _Walk:
     place: Array  # in the last frame
     distance: float
-    is_right: bool  # of the line, where it was first, or last beyond the margin
+    is_right: bool | None = None  # of the line, where it was last beyond the margin
     is_through: bool = False  # whether it last changed sides between the ends of the line
 
 
@@ -232,8 +232,8 @@ class _LineCount(_Count[_Walk]):
     def _take(
         self, before: _Walk | None, label: str, distance: float, place: Array, *, is_known: bool
     ) -> _Walk:
+        walk = before or _Walk(place, distance)
         is_right = distance > 0
-        walk = before or _Walk(place, distance, is_right)
         if is_right != (walk.distance > 0):
             share = walk.distance / (walk.distance - distance)
             crossing = walk.place + share * (place - walk.place)
@@ -242,7 +242,7 @@ class _LineCount(_Count[_Walk]):
             walk.is_through = bool(0 <= along <= np.dot(end - start, end - start))
         walk.place, walk.distance = place, distance
         if is_known:
-            if walk.is_right != is_right and walk.is_through:
+            if walk.is_right is not None and walk.is_right != is_right and walk.is_through:
                 (self._in if is_right else self._out)[label] += 1
             walk.is_right = is_right
         return walk

@@ -60,6 +60,14 @@ def test_what_walks_along_a_line_and_around_its_end_does_not_cross_it():
     assert told["lines"][0]["in"] == {"cat": 1}
 
 
+def test_what_is_first_seen_on_a_line_has_not_crossed_it():
+    line = Line((0, 50), (200, 50))
+    down = [frame((1, 0, 50, y)) for y in (49.9, 50.5, 55, 60)]
+    assert last(Counts([line]), down)["lines"][0]["in"] == {}
+    back = [*down, *(frame((1, 0, 50, y)) for y in (50, 45))]
+    assert last(Counts([line]), back)["lines"][0] == {"name": "line 1", "in": {}, "out": {"cat": 1}}
+
+
 def test_what_is_first_seen_in_a_zone_is_counted_though_it_is_on_its_edge():
     zone = Zone(((40, 0), (120, 0), (120, 100), (40, 100)))
     told = Counts(zones=[zone]).update(frame((1, 0, 40.5, 50)))["zones"][0]

@@ -22,6 +22,9 @@ Anchor = Literal["centre", "bottom"]
 # A box on a line shakes. Its side counts as known when the anchor is this far from the line, in
 # shorter sides of the box.
 _MARGIN = 0.05
+# In a zone that is thin for a box, the margin is at most this share of the way through the zone, so
+# that the half in the middle is always inside.
+_MARGIN_IN_ZONE = 0.25
 _FORGET_FRAMES = 10_000  # after which a track that was not seen is forgotten
 
 
@@ -160,7 +163,8 @@ class _Count(Generic[Memory]):
     ) -> None:
         self._frame += 1
         self._begin()
-        distances = self._distances(places, self._in_pixels(size))
+        distances, limits = self._distances(places, self._in_pixels(size))
+        margins = np.minimum(margins, limits)
         rows = zip(identities, labels, distances.tolist(), margins.tolist(), places, strict=True)
         for identity, label, distance, margin, place in rows:
             before = self._seen.get(identity)
@@ -186,8 +190,11 @@ class _Count(Generic[Memory]):
         """Begin a frame."""
 
     @abstractmethod
-    def _distances(self, places: Array, points: Array) -> Array:
-        """Return the distances from the line or the edge, with a sign for the side."""
+    def _distances(self, places: Array, points: Array) -> tuple[Array, Array]:
+        """Return the distances from the line or the edge, with a sign for the side.
+
+        Return the largest margins that are possible there, too.
+        """
 
     @abstractmethod
     def _take(
@@ -222,12 +229,12 @@ class _LineCount(_Count[_Walk]):
         self._out: Counter[str] = Counter()
         self._ends = self._points
 
-    def _distances(self, places: Array, points: Array) -> Array:
+    def _distances(self, places: Array, points: Array) -> tuple[Array, Array]:
         self._ends = points
         start, end = points
         along = (end - start) / np.hypot(*(end - start))
         from_start = places - start
-        return np.asarray(along[0] * from_start[:, 1] - along[1] * from_start[:, 0])
+        return _cross(along, from_start), np.full(len(places), np.inf)
 
     def _take(
         self, before: _Walk | None, label: str, distance: float, place: Array, *, is_known: bool
@@ -275,7 +282,7 @@ class _ZoneCount(_Count[_Visit]):
     def _begin(self) -> None:
         self._inside.clear()
 
-    def _distances(self, places: Array, points: Array) -> Array:
+    def _distances(self, places: Array, points: Array) -> tuple[Array, Array]:
         start, end = points, np.roll(points, -1, axis=0)
         x, y = places[:, :1], places[:, 1:]
         # A ray to the right crosses the edges of a polygon an odd number of times from inside.
@@ -286,9 +293,19 @@ class _ZoneCount(_Count[_Visit]):
         side = end - start
         length = np.maximum((side**2).sum(axis=1), np.finfo(float).tiny)
         share = ((places[:, None] - start) * side).sum(axis=2) / length
-        nearest = start + np.clip(share, 0, 1)[:, :, None] * side
-        distance = np.hypot(*np.moveaxis(places[:, None] - nearest, 2, 0)).min(axis=1)
-        return np.asarray(np.where(is_inside, distance, -distance))
+        away = places[:, None] - (start + np.clip(share, 0, 1)[:, :, None] * side)
+        distances = np.hypot(*np.moveaxis(away, 2, 0))
+        rows = np.arange(len(places)), distances.argmin(axis=1)
+        distance, away = distances[rows], away[rows][:, None]
+        # How far it is from the nearest edge through the place to the edge on the other side.
+        with np.errstate(all="ignore"):
+            to_start = start - places[:, None]
+            further = _cross(to_start, side) / _cross(away, side)
+            at = _cross(to_start, away) / _cross(away, side)
+            is_hit = (further > 0) & (at >= 0) & (at <= 1)
+            way = distance * (1 + np.where(is_hit, further, np.inf).min(axis=1))
+        limit = np.where(is_inside, _MARGIN_IN_ZONE * way, np.inf)
+        return np.where(is_inside, distance, -distance), limit
 
     def _take(
         self, before: _Visit | None, label: str, distance: float, place: Array, *, is_known: bool
@@ -315,6 +332,11 @@ class _ZoneCount(_Count[_Visit]):
             "left": dict(self._left),
             "visitors": dict(self._visitors),
         }
+
+
+def _cross(a: Array, b: Array) -> Array:
+    """Return the cross products of vectors in the plane, (…, 2)."""
+    return np.asarray(a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0])
 
 
 def _text(counts: Counter[str]) -> str:

@@ -113,6 +113,40 @@ def test_a_zone_may_have_any_shape():
 PLACES = {(30, 30): True, (100, 30): False, (100, 80): True, (170, 30): True, (100, 20): False}
 
 
+def strip(left, right):
+    """Return a zone from the top to the bottom of the picture."""
+    return Zone(((left, 0), (right, 0), (right, 100), (left, 100)))
+
+
+@pytest.mark.parametrize("width", [0.5, 1, 1.9, 10])
+def test_a_zone_may_be_thinner_than_the_margin_of_a_box(width):
+    """The margin is 1: it is as large outside, however thin the zone is."""
+    counts = Counts(zones=[strip(100 - width / 2, 100 + width / 2)])
+    told = last(counts, [frame((1, 0, x, 50)) for x in (80, 100, 100)])["zones"][0]
+    assert told["inside"] == told["entered"] == told["visitors"] == {"cat": 1}
+    beside = 100 + width / 2
+    assert counts.update(frame((1, 0, beside + 0.9, 50)))["zones"][0]["left"] == {}
+    assert counts.update(frame((1, 0, beside + 1.1, 50)))["zones"][0]["left"] == {"cat": 1}
+    just_inside = frame((1, 0, beside - min(1, width / 4) / 2, 50))
+    assert counts.update(just_inside)["zones"][0]["inside"] == {}
+
+
+def test_a_box_that_shakes_on_the_edge_of_a_thin_zone_enters_once():
+    counts = Counts(zones=[strip(99, 101)])
+    shaking = [frame((1, 0, 99 + 0.9 * (-1) ** number, 50)) for number in range(50)]
+    told = last(counts, [frame((1, 0, 80, 50)), *shaking])["zones"][0]
+    assert (told["entered"], told["left"]) == ({"cat": 1}, {})
+
+
+def test_a_thin_part_of_a_zone_counts_like_a_thin_zone():
+    """A square of 60 pixels with an arm of 1 pixel, and what is as deep in the square."""
+    corners = ((0, 0), (60, 0), (60, 49.5), (200, 49.5), (200, 50.5), (60, 50.5), (60, 60), (0, 60))
+    for place, inside in (((150, 50), {"cat": 1}), ((30, 0.5), {}), ((30, 1.1), {"cat": 1})):
+        counts = Counts(zones=[Zone(corners)])
+        told = last(counts, [frame((1, 0, 150, 90)), frame((1, 0, *place))])["zones"][0]
+        assert told["inside"] == inside
+
+
 def test_a_visitor_is_counted_once():
     counts = Counts(zones=[Zone(((0, 0), (100, 0), (100, 100)))])
     there_and_back = [frame((1, 0, x, 20)) for x in (180, 60, 180, 60)]

@@ -308,7 +308,9 @@ def _numbers(name: str, value: Any) -> Array:
 
 
 def _checked(boxes: Any, scores: Any, classes: Any) -> tuple[Array, Array, Array]:
-    edges, scores = _numbers("boxes", boxes), _numbers("scores", scores)
+    edges, scores = _numbers("boxes", boxes), as_array("scores", scores)
+    # Scores are compared in their own precision: 0.7 as float32 is less than 0.7.
+    scores = scores if scores.dtype.kind == "f" else _numbers("scores", scores)
     if not edges.size:
         edges = edges.reshape(0, 4)
     if edges.ndim != 2 or edges.shape[1] != 4:

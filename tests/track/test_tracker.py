@@ -111,6 +111,17 @@ def test_a_repeated_time_changes_nothing():
         assert tracker.update([box(0)], [0.9], seconds=seconds).tolist() == [1]
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_scores_are_compared_in_their_own_precision(dtype):
+    scores = np.array([0.7, 0.69], dtype)
+    boxes = [[0, 0, 10, 10], [50, 50, 60, 60]]
+    assert Tracker(high=0.7, hits=1).update(boxes, scores).tolist() == [1, -1]
+    assert Tracker(high=0.2, new=0.7).update(boxes, scores).tolist() == [1, -1]
+    low = Tracker(high=0.8, new=0.8, low=0.7, low_iou=0.1)
+    low.update(boxes, [0.9, 0.9])
+    assert low.update(boxes, scores).tolist() == [1, -1]
+
+
 def test_reset_begins_another_scene():
     tracker = Tracker()
     tracker.update([box(0)], [0.9])

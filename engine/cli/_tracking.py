@@ -89,11 +89,14 @@ def plan(arguments: argparse.Namespace, *, lines: Sequence[str], zones: Sequence
     from engine.track import ScenePlan
     from engine.track.counting import checked_anchor
 
-    fraction("threshold", arguments.threshold)
-    low = 0.1 if arguments.track_low is None else fraction("track_low", arguments.track_low)
+    high = fraction("threshold", arguments.threshold)
+    if arguments.track_low is None:
+        low = min(0.1, high)
+    elif (low := fraction("track_low", arguments.track_low)) > high:
+        raise InputError(f"--track-low: expected at most --threshold, {high:g}, got {low:g}")
     plan = ScenePlan(
-        high=arguments.threshold,
-        low=min(low, arguments.threshold),
+        high=high,
+        low=low,
         lost_seconds=1.5 if arguments.track_lost is None else arguments.track_lost,
         across_classes=getattr(arguments, "agnostic_nms", False),
         lines=[_line(text) for text in lines],

@@ -123,6 +123,8 @@ class Tracker:
         """
         self._high = fraction("high", high)
         self._low = fraction("low", low)
+        if self._low > self._high:
+            raise InputError(f"low: expected at most high, {self._high:g}, got {self._low:g}")
         self._new = self._high if new is None else fraction("new", new)
         self._iou = fraction("iou", iou)
         self._low_iou = fraction("low_iou", low_iou)

@@ -160,6 +160,7 @@ REFUSED = {
     "--zone a=1,2,3,4,5,6 --line a=1,2,3,4": "--line and --zone: 'a' names two of them",
     "--line 1,2,3,4 --anchor top": "anchor: expected centre or bottom, got 'top'",
     "--track --track-low 2": "track_low: expected a number from 0 to 1, got 2.0",
+    "--track --track-low 0.5": "--track-low: expected at most --threshold, 0.25, got 0.5",
     "--track --track-lost -1": "lost_seconds: expected a number of 0 or more",
     "--track-low 0.2": "--track-low: only with --track",
     "--anchor bottom": "--anchor: only with --track",

@@ -177,6 +177,12 @@ def test_settings_out_of_range_are_refused(settings):
         Tracker(**settings)
 
 
+def test_low_scores_are_not_above_high_ones():
+    with pytest.raises(InputError, match=r"^low: expected at most high, 0\.1, got 0\.5$"):
+        Tracker(high=0.1, low=0.5)
+    Tracker(high=0.5, low=0.5)
+
+
 def test_a_time_must_be_finite():
     with pytest.raises(InputError, match="seconds: expected a finite number, got nan"):
         Tracker().update(*NOTHING, seconds=float("nan"))

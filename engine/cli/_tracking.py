@@ -94,7 +94,7 @@ def plan(arguments: argparse.Namespace, *, lines: Sequence[str], zones: Sequence
         low = min(0.1, high)
     elif (low := fraction("track_low", arguments.track_low)) > high:
         raise InputError(f"--track-low: expected at most --threshold, {high:g}, got {low:g}")
-    plan = ScenePlan(
+    return ScenePlan(
         high=high,
         low=low,
         lost_seconds=1.5 if arguments.track_lost is None else arguments.track_lost,
@@ -103,8 +103,6 @@ def plan(arguments: argparse.Namespace, *, lines: Sequence[str], zones: Sequence
         zones=[_zone(text) for text in zones],
         anchor=checked_anchor(arguments.anchor or "centre"),
     )
-    _refuse_equal_names([*plan.lines, *plan.zones])
-    return plan
 
 
 def plans(arguments: argparse.Namespace, count: int) -> list[ScenePlan]:
@@ -233,10 +231,3 @@ def _shape(option: str, text: str) -> tuple[str, list[tuple[float, float]]]:
     if len(values) % 2:
         raise InputError(f"{option} {text}: expected pairs of X,Y, got {len(values)} numbers")
     return name, list(zip(values[::2], values[1::2], strict=True))
-
-
-def _refuse_equal_names(shapes: Sequence[Line | Zone]) -> None:
-    names = [each.name for each in shapes if each.name]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"--line and --zone: {name!r} names two of them")

@@ -95,6 +95,10 @@ class Counts:
         self._lines = [_LineCount(each, number) for number, each in enumerate(lines, start=1)]
         self._zones = [_ZoneCount(each, number) for number, each in enumerate(zones, start=1)]
         self._all: tuple[_Count[Any], ...] = (*self._lines, *self._zones)
+        names = [each.name for each in self._all]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"lines and zones: expected different names, got {name!r} twice")
 
     def update(self, result: Result) -> dict[str, Any]:
         """Take the next frame; return all counts as JSON values."""

@@ -181,12 +181,21 @@ def test_tracks_that_have_gone_are_forgotten(monkeypatch):
     assert len(remembered._seen) <= 20
 
 
+DOOR = Line((1, 1), (5, 5), "door")
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: Line((1, 1), (1, 1)), "line: expected two different points"),
         (lambda: Zone(((1, 1), (5, 5), (1, 1)), "yard"), "yard: expected 3 or more points, got 2"),
         (lambda: Line((1, 1), (float("nan"), 1)), "line: expected finite numbers"),
+        (
+            lambda: Counts([DOOR, DOOR]),
+            "lines and zones: expected different names, got 'door' twice",
+        ),
+        (lambda: Counts([DOOR], [Zone(((1, 1), (5, 5), (1, 5)), "door")]), "got 'door' twice"),
+        (lambda: Counts([Line((1, 1), (5, 5), "line 2"), Line((1, 1), (5, 6))]), "'line 2' twice"),
         (lambda: Counts(anchor="botom"), "anchor: expected centre or bottom, got 'botom'."),
         (lambda: Counts().update(Result(SIZE, *np.zeros((3, 0)))), "result: has no identities"),
     ],

@@ -21,6 +21,9 @@ Existing = Literal["refuse", "replace", "resume"]
 
 HINT = "Name another, or add --overwrite"
 HINT_WITH_RESUME = f"{HINT}, or --resume to go on where a run stopped"
+_OTHER_FILES = frozenset(  # besides videos and the pictures that Pillow knows
+    (".svg", ".heic", ".heif", ".avif", ".jxl", ".json", ".jsonl", ".csv", ".txt", ".xml", ".zip")
+)
 _INPUT = ""  # in place of the option that writes a file
 
 
@@ -137,6 +140,17 @@ def check_output(
 def check_ending(option: str, path: str, ending: str) -> None:
     if Path(path).suffix.lower() != ending:
         raise InputError(f"{option} {shown(path)}: expected a name that ends in {ending}")
+
+
+def is_named_like_file(target: str) -> bool:
+    """Tell whether a name has the ending of a file, so that no folder is to be made of it."""
+    from PIL import Image
+
+    from engine.vision.extensions import VIDEO_EXTENSIONS
+
+    endings = {*Image.registered_extensions(), *VIDEO_EXTENSIONS, *_OTHER_FILES}
+    path = Path(target)
+    return path.suffix.lower() in endings and not (path.is_dir() or target.endswith("/"))
 
 
 def make_folder(option: str, path: str) -> Path:

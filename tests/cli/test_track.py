@@ -166,7 +166,10 @@ REFUSED = {
     "--anchor bottom": "--anchor: only with --track",
     "--track --resume --jsonl x.jsonl": "--track: not with --resume",
     "--save-mot -": "--save-mot -: expected a file or a folder",
-    "--save-mot a.png": "--save-mot a.png: cannot create the folder",
+    "--save-mot a.png": "--save-mot a.png: expected a folder, or a name that ends in .txt",
+    "--save-mot x.csv": "--save-mot x.csv: expected a folder, or a name that ends in .txt",
+    "--save-mot new/x.MP4": "--save-mot new/x.MP4: expected a folder, or a name that ends in .txt",
+    "--save-mot a.png/x": "--save-mot a.png/x: cannot create the folder",
     "--save-mot old.txt": "--save-mot old.txt: exists already.",
     "--save-mot new.txt b/b.png": "--save-mot new.txt: one file for several videos or folders",
     "--track --threshold 3": "threshold: expected a number from 0 to 1",
@@ -182,6 +185,15 @@ def test_wrong_options_are_refused_in_one_line(detect, here, capsys, text):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"Error: {REFUSED[text]}")
     assert (here / "old.txt").read_text() == "old"
+    assert sorted(path.name for path in here.iterdir()) == ["a.png", "b", "old.txt"]
+
+
+@pytest.mark.parametrize("name", ["exists.csv", "new.csv/", "run.2"])
+def test_folders_of_tracks_may_have_an_ending(detect, here, watched, name):
+    (here / "exists.csv").mkdir()
+    write_picture("a/a.png")
+    detect("a/a.png", "--save-mot", name, "--quiet")
+    assert (here / name / "a.txt").is_file()
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image
-
 from engine.cli import _output_files
 from engine.cli._output_files import Existing
 from engine.cli._sinks.base import Sink
@@ -34,11 +32,6 @@ if TYPE_CHECKING:
     from engine.sources.video_writer import VideoWriter
 
 
-_OTHER_FILES = frozenset(
-    (".svg", ".heic", ".heif", ".avif", ".jxl", ".json", ".jsonl", ".csv", ".txt", ".xml", ".zip")
-)
-
-
 def is_one_file(target: str) -> bool:
     """Tell whether -o names a single picture or video instead of a folder."""
     path = Path(target)
@@ -51,8 +44,7 @@ def _refuse_other_files(target: str) -> None:
     path = Path(target)
     if target == "-":
         raise InputError("-o -: expected a folder or a file: pictures do not go to stdout")
-    is_file = path.suffix.lower() in {*Image.registered_extensions(), *_OTHER_FILES}
-    if is_file and not (path.is_dir() or target.endswith("/")):
+    if _output_files.is_named_like_file(target):
         raise InputError(
             f"-o {shown(target)}: cannot write {path.suffix} files: expected a folder, or a name "
             "such as found.jpg or found.mp4"

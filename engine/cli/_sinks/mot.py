@@ -57,6 +57,9 @@ class MotTracks(Sink):
             _output_files.check_output(_OPTION, target, reserved, overwrite=overwrite)
             if len(names) > 1:
                 raise self._too_many_error()
+        elif _output_files.is_named_like_file(target):
+            expected = f"expected a folder, or a name that ends in {_SUFFIX}"
+            raise InputError(f"{_OPTION} {shown(target)}: {expected}")
         else:
             self._folder = OutputFolder(_OPTION, target, reserved, existing=existing)
             self._folder.check(each.name + _SUFFIX for each in names)

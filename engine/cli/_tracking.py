@@ -194,7 +194,7 @@ class Following:
     def fail(self, item: Item) -> None:
         """Go on by a picture that could not be read."""
         scene = self._scenes.get(sequence_of_item(item).key)
-        if scene:
+        if scene and item.is_picture:
             scene.skip()
 
     def _new_scene(self, item: Item) -> Scene:

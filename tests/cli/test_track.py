@@ -20,6 +20,7 @@ from engine.vision.result import Result
 from tests import needs
 from tests.pictures import write_picture, write_video
 
+NO_BOXES = Result((64, 48), np.empty((0, 4)), np.empty(0), np.empty(0, int))
 COUNT = 12  # frames of a video
 
 
@@ -136,6 +137,16 @@ def test_a_broken_picture_is_a_frame_without_boxes(detect, here, watched, capsys
     assert ["error" in line for line in lines] == [False, False, True, False, False, False]
 
 
+def test_a_broken_video_is_no_frame_of_the_folder_that_it_is_in(detect, here, watched):
+    needs.package("av")
+    for name in "abc":
+        write_picture(here / f"seq/{name}.png", size=(40, 30))
+    (here / "seq/v.mp4").write_bytes(b"no video")
+    sources = [f"seq/{name}" for name in ("a.png", "v.mp4", "b.png", "c.png")]
+    detect(*sources, "--track", "--save-mot", "mot", "--quiet", status=1)
+    assert read_tracks(here / "mot/seq.txt").frames.tolist() == [1, 2, 3]
+
+
 def test_without_track_outputs_are_as_before(detect, here, watched, capsys):
     write_picture("a.png")
     detect("a.png", "--json", "-", "--csv", "all.csv")
@@ -230,3 +241,14 @@ def test_a_failure_of_an_unknown_source_changes_nothing():
     following = _tracking.Following(arguments)
     following.fail(Item("x.mp4", ImageError("x.mp4: broken")))
     assert not following._scenes
+
+
+def test_only_pictures_that_fail_take_the_time_of_a_frame():
+    arguments = cli.parser_of("detect").parse(["--track", "x/a.png"])
+    following = _tracking.Following(arguments)
+    following.take(Item("x/a.png", "x/a.png"), NO_BOXES)
+    (scene,) = following._scenes.values()
+    following.fail(Item("x/v.mp4", ImageError("x/v.mp4: broken"), is_picture=False))
+    assert scene.tracker.seconds == 0
+    following.fail(Item("x/b.png", ImageError("x/b.png: broken")))
+    assert scene.tracker.seconds == pytest.approx(1 / 30)

@@ -76,7 +76,8 @@ class MotTracks(Sink):
         self._write(sequence, "".join(lines))
 
     def fail(self, item: Item, error: ImageError) -> None:
-        self._pictures[sequence_of_item(item).key] += 1
+        if item.is_picture:
+            self._pictures[sequence_of_item(item).key] += 1
 
     def finish(self) -> None:
         self._close()

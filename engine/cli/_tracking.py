@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from engine.vision.result import Result
 
 _MOT_FOLDER = "img1"  # MOTChallenge keeps the frames of a sequence in SEQUENCE/img1
+_MOST_DIGITS = 9  # of the number of a frame; longer numbers are times
 _SETTINGS = ("track_low", "track_lost", "anchor")
 
 
@@ -152,17 +154,57 @@ def sequence_of_item(item: Item) -> Tracked:
     return sequence_of(item.name, item.output, is_video=False)
 
 
-def in_frame_order(feed: Feed) -> Feed:
-    """Sort the pictures of each folder by the numbers in their names: img2 comes before img10."""
-    if not feed.found:
-        return feed
-    ordered: list[NamedMedia] = []
-    for root, group in groupby(feed.found, lambda each: each.media.root):
-        together = list(group)
-        if root is not None:  # a search found them; others are in the order that the user gave
-            together.sort(key=lambda each: _natural(each.media))
-        ordered += together
-    return replace(feed, sources=tuple(ordered), found=tuple(ordered))
+class _Numbering(NamedTuple):
+    first: int
+    step: int  # between two frames, as a rule
+
+
+class FrameNumbers:
+    """The numbers of frames at the ends of the names of pictures, such as img1/000012.jpg.
+
+    A folder has them if all of its pictures do, and if they rise in the order of reading.
+    """
+
+    def __init__(self, known: Sequence[NamedMedia] = ()) -> None:
+        from engine.sources.media import MediaKind
+
+        numbers: dict[str, list[int]] = defaultdict(list)
+        for media, output in known:
+            if media.kind is MediaKind.PICTURE:
+                number = _last_number(media.name)
+                key = sequence_of(media.name, output, is_video=False).key
+                numbers[key].append(-1 if number is None else number)
+        self._folders: dict[str, _Numbering] = {}
+        for key, found in numbers.items():
+            steps = [after - before for before, after in pairwise(found)] or [1]
+            if min(found) >= 0 and min(steps) > 0:
+                self._folders[key] = _Numbering(found[0], sorted(steps)[(len(steps) - 1) // 2])
+
+    def of(self, item: Item) -> int | None:
+        """Return the number of a frame, or None; if the first one is 0, all are raised by one."""
+        if (found := self._find(item)) is None:
+            return None
+        numbering, number = found
+        return number + (numbering.first == 0)
+
+    def frames_since_first(self, item: Item) -> float | None:
+        """Return the time of a frame in steps between two frames, or None."""
+        if (found := self._find(item)) is None:
+            return None
+        numbering, number = found
+        return (number - numbering.first) / numbering.step
+
+    def _find(self, item: Item) -> tuple[_Numbering, int] | None:
+        numbering = self._folders.get(sequence_of_item(item).key)
+        number = _last_number(item.name)
+        return None if numbering is None or number is None else (numbering, number)
+
+
+def _last_number(name: str) -> int | None:
+    """Return the number at the end of a file's name, before its extension."""
+    found = re.search("[0-9]+$", PurePath(name).stem)
+    digits = found[0].lstrip("0") or "0" if found else ""
+    return int(digits) if 0 < len(digits) <= _MOST_DIGITS else None
 
 
 def _natural(media: Media) -> list[tuple[int, str]]:
@@ -177,6 +219,7 @@ class Following:
         self._plan = plan(arguments, lines=arguments.line or (), zones=arguments.zone or ())
         self.about = {"track_low": self._plan.low, "track_lost": self._plan.lost_seconds}
         self._stride = arguments.stride
+        self._numbers = FrameNumbers()
         self._scenes: dict[str, Scene] = {}
 
     @property
@@ -184,18 +227,42 @@ class Following:
         """The threshold of the detector, so that the tracker gets the boxes of low scores."""
         return self.about["track_low"]
 
+    def in_frame_order(self, feed: Feed) -> Feed:
+        """Sort the pictures of each folder by the numbers in their names: img2 is before img10.
+
+        The numbers of frames are their times from now on.
+        """
+        if not feed.found:
+            return feed
+        ordered: list[NamedMedia] = []
+        for root, group in groupby(feed.found, lambda each: each.media.root):
+            together = list(group)
+            if root is not None:  # a search found them; others are in the order that the user gave
+                together.sort(key=lambda each: _natural(each.media))
+            ordered += together
+        self._numbers = FrameNumbers(ordered)
+        return replace(feed, sources=tuple(ordered), found=tuple(ordered))
+
     def take(self, item: Item, result: Result) -> Result:
         """Return the boxes that have an identity."""
         key = sequence_of_item(item).key
         if key not in self._scenes:
             self._scenes[key] = self._new_scene(item)
-        return self._scenes[key].follow(result, seconds=item.frame.seconds if item.frame else None)
+        return self._scenes[key].follow(result, seconds=self._seconds(item))
 
     def fail(self, item: Item) -> None:
         """Go on by a picture that could not be read."""
         scene = self._scenes.get(sequence_of_item(item).key)
         if scene and item.is_picture:
-            scene.skip()
+            scene.skip(seconds=self._seconds(item))
+
+    def _seconds(self, item: Item) -> float | None:
+        from engine.track.scene import USUAL_RATE
+
+        if item.frame:
+            return item.frame.seconds
+        frames = self._numbers.frames_since_first(item)
+        return None if frames is None else frames / USUAL_RATE
 
     def _new_scene(self, item: Item) -> Scene:
         if not item.frame:

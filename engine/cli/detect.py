@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         inputs = _model.take_inputs(arguments)
         feed = _sources.feed(arguments, inputs, output_folders=_outputs.picture_folders(arguments))
         if following:
-            feed = _tracking.in_frame_order(feed)
+            feed = following.in_frame_order(feed)
         progress = _outputs.progress(arguments)
         sinks = _outputs.sinks(arguments, feed, progress)
         about = {**chosen, **(following.about if following else {})}

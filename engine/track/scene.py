@@ -16,7 +16,7 @@ from engine.vision.result import Result
 TRAIL_SECONDS = 2.0
 
 _MOST_RATE = 240.0  # frames per second; some containers state their clock: 1000 or 90,000
-_USUAL_RATE = 30.0  # of a folder of pictures, too
+USUAL_RATE = 30.0  # frames per second, of a folder of pictures, too
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class ScenePlan:
     def __post_init__(self) -> None:
         self.scene()  # raises if a setting is out of range
 
-    def scene(self, stated_rate: float = _USUAL_RATE, *, stride: int = 1) -> Scene:
+    def scene(self, stated_rate: float = USUAL_RATE, *, stride: int = 1) -> Scene:
         """Return the scene of a video. Every `stride`-th of its frames will be taken."""
-        rate = stated_rate if 0 < stated_rate <= _MOST_RATE else _USUAL_RATE
+        rate = stated_rate if 0 < stated_rate <= _MOST_RATE else USUAL_RATE
         tracker = Tracker(
             high=self.high,
             low=self.low,

@@ -10,10 +10,12 @@ from PIL import Image
 
 from engine import cli
 from engine.cli import _tracking
+from engine.cli._sources import NamedMedia
 from engine.errors import ImageError
 from engine.evaluate.mot_files import read_tracks
 from engine.picture_runs import PictureRuns
 from engine.sources.item import Item
+from engine.sources.media import media_of
 from engine.vision.boxes import Boxes
 from engine.vision.frame import Frame
 from engine.vision.result import Result
@@ -125,6 +127,44 @@ def test_the_pictures_of_a_folder_are_frames_in_the_order_of_their_numbers(detec
     assert watched == [f"seq/img1/f{number}.png" for number in range(1, COUNT + 1)]
     tracks = read_tracks(here / "mot/seq.txt")
     assert (tracks.frames.tolist(), set(tracks.ids)) == ([*range(1, COUNT + 1)], {1})
+
+
+def test_numbers_of_pictures_are_those_of_frames_and_missing_ones_take_their_time(
+    detect, here, watched
+):
+    """The second gap is longer than --track-lost."""
+    numbers = [3, 4, 5, 6, 9, 10, 70, 71, 72]
+    for number in numbers:
+        write_picture(here / f"seq/img1/{number:06}.png", size=(40, 30))
+    (here / "seq/img1/000006.png").write_bytes(b"no picture")
+    detect("seq/img1", "--track", "--save-mot", "mot", "--quiet", status=1)
+    tracks = read_tracks(here / "mot/seq.txt")
+    assert tracks.frames.tolist() == [3, 4, 5, 9, 10, 71, 72]
+    assert tracks.ids.tolist() == [1] * 5 + [2] * 2
+
+
+@pytest.mark.parametrize(
+    ("names", "numbers", "times"),
+    [
+        ("img008.jpg img10.jpg img12.jpg img18.jpg", [8, 10, 12, 18], [0, 1, 2, 5]),
+        ("0.png 1.png 3.png", [1, 2, 4], [0, 1, 3]),
+        ("7.png", [7], [0]),
+        ("1.png 2.png cover.png", [None] * 3, [None] * 3),
+        ("1.jpg 1.png 2.png", [None] * 3, [None] * 3),
+        ("3.png 2.png 1.png", [None] * 3, [None] * 3),
+        ("a_2.png b_1.png", [None] * 2, [None] * 2),
+        ("0000000000012.png 0000000000013.png", [12, 13], [0, 1]),
+        ("1700000000123.png 1700000000223.png", [None] * 2, [None] * 2),
+    ],
+)
+def test_frames_have_numbers_where_all_pictures_of_a_folder_have(names, numbers, times):
+    paths = [f"seq/{name}" for name in names.split()]
+    known = [NamedMedia(media_of(path), path) for path in [*paths, "other/x.png", "v.mp4"]]
+    found = _tracking.FrameNumbers(known)
+    items = [Item(path, path) for path in paths]
+    assert [found.of(item) for item in items] == numbers
+    assert [found.frames_since_first(item) for item in items] == times
+    assert found.of(Item("other/x.png", "other/x.png")) is None
 
 
 def test_a_broken_picture_is_a_frame_without_boxes(detect, here, watched, capsys):

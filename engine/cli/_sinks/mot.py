@@ -11,7 +11,7 @@ from engine.cli import _output_files
 from engine.cli._output_files import Existing, OutputFolder, ReservedPaths
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
-from engine.cli._tracking import Tracked, sequence_of, sequence_of_item
+from engine.cli._tracking import FrameNumbers, Tracked, sequence_of, sequence_of_item
 from engine.errors import EngineError, ImageError, InputError
 from engine.files.atomic import NewFile, unwritable
 from engine.files.naming import shown
@@ -43,6 +43,7 @@ class MotTracks(Sink):
         self._folder: OutputFolder | None = None
         self._files: dict[str, NewFile] = {}
         self._pictures: Counter[str] = Counter()  # of each sequence
+        self._numbers = FrameNumbers(known)
         self._current = ""
         self._out: IO[str] | None = None
         names = {
@@ -67,7 +68,10 @@ class MotTracks(Sink):
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         sequence = sequence_of_item(item)
         self._pictures[sequence.key] += 1
-        frame = 1 + item.frame.number if item.frame else self._pictures[sequence.key]
+        if item.frame:
+            frame = 1 + item.frame.number
+        else:
+            frame = self._numbers.of(item) or self._pictures[sequence.key]
         lines = (
             f"{frame},{found.track_id},{found.box.left + 1:.2f},{found.box.top + 1:.2f},"
             f"{found.box.width:.2f},{found.box.height:.2f},{found.score:.6g},-1,-1,-1\n"

@@ -34,6 +34,7 @@ _FIRST_SPEED_NOISE = 10 * _SPEED_NOISE
 _MIN_IOU_OF_NEW = 0.3  # of a track's second box with its first one
 _LEAST = np.array([[-np.inf], [-np.inf], [1e-3], [1e-3]])  # of x, y, the width and the height
 _MAX_BOXES = 1000  # of a frame, the best ones, as memory and time grow with the square
+_LOW = 0.1  # from this score on, boxes continue tracks unless told otherwise
 _SIDES = np.array([2, 3, 2, 3])  # the width for x and the width, the height for y and the height
 _TIME_TOLERANCE = 1e-6  # seconds, for time stamps that were rounded
 
@@ -103,7 +104,7 @@ class Tracker:
         self,
         *,
         high: float = 0.5,
-        low: float = 0.1,
+        low: float | None = None,
         new: float | None = None,
         iou: float = 0.2,
         low_iou: float = 0.5,
@@ -115,14 +116,14 @@ class Tracker:
         """Create a tracker.
 
         Boxes of scores from `high` on are matched with tracks that they overlap by `iou`, those
-        from `low` on with the tracks that are left, by `low_iou`. A box from `new` on
-        (`high` if None) that matches no track starts one, which gets its identity with its
-        `hits`-th box in successive frames. In the first frame a box gets it at once. A track that
-        is not seen for `lost_seconds` ends. `rate` is the number of frames per second. Boxes
-        continue only tracks of their own class, unless `across_classes`.
+        from `low` on (0.1 if None, or `high` if that is less) with the tracks that are left, by
+        `low_iou`. A box from `new` on (`high` if None) that matches no track starts one, which gets
+        its identity with its `hits`-th box in successive frames. In the first frame a box gets it
+        at once. A track that is not seen for `lost_seconds` ends. `rate` is the number of frames
+        per second. Boxes continue only tracks of their own class, unless `across_classes`.
         """
         self._high = fraction("high", high)
-        self._low = fraction("low", low)
+        self._low = min(_LOW, self._high) if low is None else fraction("low", low)
         if self._low > self._high:
             raise InputError(f"low: expected at most high, {self._high:g}, got {self._low:g}")
         self._new = self._high if new is None else fraction("new", new)

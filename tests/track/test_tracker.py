@@ -181,6 +181,8 @@ def test_low_scores_are_not_above_high_ones():
     with pytest.raises(InputError, match=r"^low: expected at most high, 0\.1, got 0\.5$"):
         Tracker(high=0.1, low=0.5)
     Tracker(high=0.5, low=0.5)
+    box = [[0.0, 0.0, 9.0, 9.0]]
+    assert Tracker(high=0.05, hits=1).update(box, [0.06]) == [1]  # without `low`
 
 
 def test_a_time_must_be_finite():

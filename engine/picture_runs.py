@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -59,6 +60,7 @@ class Pace(NamedTuple):
 
 
 _USUAL_PACE = Pace()
+_log = logging.getLogger("engine")
 
 
 class _Run(NamedTuple):
@@ -112,6 +114,7 @@ class PictureRuns:
         self._alike: _Alike | None = None
         self._batch_decoder: BatchDecoder | None = None
         self._lock = fork_safety.lock()
+        self._has_warned = False
 
     def stream(
         self,
@@ -323,9 +326,16 @@ class PictureRuns:
             start = time.perf_counter()
             suppression = self._detection_settings(settings).suppression
             most = settings.most_boxes
-            found = merge(picture.found, entry.tiles, suppression, max_detections=most)
+            warn = partial(self._warn_once, entry.picture.name)
+            found = merge(picture.found, entry.tiles, suppression, max_detections=most, warn=warn)
             timing["suppress"] = timing.get("suppress", 0.0) + (time.perf_counter() - start) * 1e3
         return self._outcome(entry, found, timing, settings, keep=keep)
+
+    def _warn_once(self, name: str, line: str) -> None:
+        """Warn about a picture, unless another one did: frames of a video are much alike."""
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning("%s: %s", name, line)
 
     def _detection_settings(
         self, settings: Settings, *, of_tile: bool = False

@@ -75,6 +75,17 @@ def test_boxes_do_not_depend_on_the_batch(model, batch):
         assert [values(each) for each in found] == expected
 
 
+def test_a_detector_warns_once_of_boxes_that_are_left_out(model, monkeypatch, caplog):
+    monkeypatch.setattr(tiles, "MOST_BOXES", 3)
+    with load(model, tiles=100) as detector:
+        for seed in range(2):
+            assert len(detector(random_picture(seed))) <= 3
+    (line,) = caplog.messages
+    assert re.fullmatch(
+        r"picture: only the best 3 of \d+ boxes are merged\. Raise the threshold", line
+    )
+
+
 def test_runs_are_filled_with_tiles_of_several_pictures(model, monkeypatch):
     with load(model, batch=8, tiles=(3, 1)) as detector:
         sizes = []

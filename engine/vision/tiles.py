@@ -13,7 +13,7 @@ stands close together, and pairs are therefore joined in the order of their over
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from engine.arrays import Array
 from engine.errors import InputError
 from engine.settings import Tiles
 from engine.vision.boxes import NO_BOXES, Boxes, Suppression
+from engine.vision.neighbours import Neighbours
 from engine.vision.nms import suppress
 from engine.vision.postprocess import MAX_SCORES
 
@@ -28,6 +29,7 @@ Sides = tuple[int, int]
 Area = tuple[int, int, int, int]  # left, top, right, bottom in pixels of the picture
 
 MOST_TILES = 1024  # of a picture
+MOST_BOXES = 100_000  # of all tiles of a picture
 
 _UNCUT = 2.0  # a picture that is scaled down by at most this is not cut by "auto",
 _SHRINKING = 1.4  # and nothing in its smallest tiles is scaled down by more than this
@@ -38,8 +40,9 @@ _NEAR_OF_BOX = 0.05  # and this much of the box more, as large boxes are less ex
 _REACH = 0.01  # of a tile beyond its edges, so that tiles without overlap share a strip
 _IOU = 0.45  # of two boxes that show the same object
 _LOOSE_IOU, _LOOSE_IOS = 0.25, 0.75  # the same, if one box is almost inside the other
-_BLOCK = 256  # boxes that are compared with all others at once
+_BLOCK = 256  # parts that are decided at once
 _MOST_PARTNERS = 32  # of a box on average, which bounds the memory for pairs
+_MOST_PAIRS = MAX_SCORES**2  # that are compared, unless there are at most MAX_SCORES boxes
 
 
 def areas_of(picture: Sides, network: Sides, tiles: Tiles, overlap: float) -> tuple[Area, ...]:
@@ -125,11 +128,13 @@ def merge(
     suppression: Suppression,
     *,
     max_detections: int | None = None,
+    warn: Callable[[str], object] | None = None,
 ) -> Boxes:
     """Return the boxes of a picture, given those of its tiles; the first area is all of it.
 
     Boxes of one object become one: that of the best score which is not cut, or else the smallest
-    box around all of them. It has the best score of them.
+    box around all of them. It has the best score of them. If there are more than MOST_BOXES, or
+    many over each other, only the best are merged, and `warn` gets one line.
     """
     parts = [(number, each) for number, each in enumerate(found) if len(each)]
     if not parts:
@@ -139,21 +144,34 @@ def merge(
         np.concatenate([getattr(each, column) for _, each in parts])
         for column in ("xywh", "scores", "class_ids", "objectness")
     )
-    order = np.argsort(-scores, kind="stable")[:MAX_SCORES]  # merging costs the square, too
+    order = np.argsort(-scores, kind="stable")[:MOST_BOXES]
     tile, scores, class_ids, objectness = (
         each[order] for each in (tile, scores, class_ids, objectness)
     )
     whole = np.array(areas[0], np.float64)
     frames = np.array(areas, np.float64)[tile]
-    edges = _in_picture(xywh[order], frames)
-    edges, cut = _clip_to_tiles(edges, frames, whole)
+    edges, cut = _clip_to_tiles(_in_picture(xywh[order], frames), frames, whole)
     groups = np.zeros_like(class_ids) if suppression.across_classes else class_ids
-    clusters = _clusters(edges, cut, frames, tile, groups)
+    reach = np.tile(_REACH * (frames[:, 2:] - frames[:, :2]), 2) * np.array([-1, -1, 1, 1])
+    seen = frames + reach
+    probes = np.where(cut, seen, edges)
+    width, height = areas[0][2:]
+    near = Neighbours(probes, groups, (width, height))
+    most = len(order)
+    while most > MAX_SCORES and near.count() > _MOST_PAIRS:
+        most = max(most * 3 // 4, MAX_SCORES)
+        near = Neighbours(probes[:most], groups[:most], (width, height))
+    if most < len(xywh) and warn is not None:
+        warn(f"only the best {most:,} of {len(xywh):,} boxes are merged. Raise the threshold")
+    edges, cut, seen, probes, tile, groups = (
+        each[:most] for each in (edges, cut, seen, probes, tile, groups)
+    )
+    clusters = _clusters(edges, probes, seen, tile, near)
     is_cut = np.asarray(cut.any(axis=1))
     boxes, best = _one_each(edges, is_cut, clusters)
-    keeps = ~_covered(boxes, edges, is_cut, clusters, tile, groups)
+    near = Neighbours(boxes, groups[best], (width, height))
+    keeps = ~_covered(boxes, is_cut, clusters, tile, near)
     best, boxes = best[keeps], boxes[keeps]
-    width, height = areas[0][2:]
     centres, sides = (boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]
     merged = Boxes(
         np.hstack([centres, sides] / np.array([width, height])).astype(np.float32),
@@ -182,52 +200,43 @@ def _clip_to_tiles(edges: Array, frames: Array, whole: Array) -> tuple[Array, Ar
     return np.where(is_inner & (beyond > 0), frames, edges), cut
 
 
-def _clusters(edges: Array, cut: Array, frames: Array, tile: Array, groups: Array) -> Array:
+def _clusters(edges: Array, probes: Array, seen: Array, tile: Array, near: Neighbours) -> Array:
     """Return for each box the number of its cluster: the index of its best box."""
-    reach = np.tile(_REACH * (frames[:, 2:] - frames[:, :2]), 2) * np.array([-1, -1, 1, 1])
-    seen = frames + reach
-    probes = np.where(cut, seen, edges)
-    pairs = [
-        pair
-        for group in _groups(groups)
-        for pair in _pairs(edges[group], probes[group], seen[group], tile[group], group)
-    ]
+    most = _MOST_PARTNERS * len(edges)
+    pairs: list[tuple[Array, ...]] = []
+    count = 0
+    for each in _pairs(edges, probes, seen, tile, near):
+        pairs.append(each)
+        count += len(each[0])
+        if count > 2 * most:
+            pairs = [tuple(column[:most] for column in _by_overlap(pairs))]
+            count = most
     leader = list(range(len(edges)))
     if pairs:
-        overlap, first, second = (np.concatenate(column) for column in zip(*pairs, strict=True))
-        order = np.lexsort((second, first, -overlap))
-        _join(leader, tile.tolist(), first[order].tolist(), second[order].tolist())
+        _, first, second = (column[:most] for column in _by_overlap(pairs))
+        _join(leader, tile.tolist(), first.tolist(), second.tolist())
     return np.array([_leader_of(leader, each) for each in range(len(edges))])
 
 
-def _groups(groups: Array) -> Iterator[Array]:
-    """Yield the indices of the boxes of each group that has several."""
-    order = groups.argsort(kind="stable")
-    for indices in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-        if len(indices) > 1:
-            yield indices
+def _by_overlap(pairs: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
+    """Return the columns of pairs, sorted by falling overlap."""
+    overlap, first, second = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    order = np.lexsort((second, first, -overlap))
+    return overlap[order], first[order], second[order]
 
 
 def _pairs(
-    edges: Array, probes: Array, seen: Array, tile: Array, indices: Array
+    edges: Array, probes: Array, seen: Array, tile: Array, near: Neighbours
 ) -> Iterator[tuple[Array, Array, Array]]:
     """Yield the overlaps and indices of pairs from different tiles that show the same object."""
-    for start in range(0, len(edges), _BLOCK):
-        rows, columns = slice(start, start + _BLOCK), slice(start, None)
-        near = tile[rows, None] != tile[None, columns]
-        for low, high in ((0, 2), (1, 3)):  # most boxes do not touch
-            near &= probes[rows, None, low] < probes[None, columns, high]
-            near &= probes[rows, None, high] > probes[None, columns, low]
-        first, second = (start + each for each in np.nonzero(np.triu(near)))
+    for first, second in near.touching(np.arange(len(edges))):
+        chosen = np.flatnonzero((first < second) & (tile[first] != tile[second]))
+        first, second = first[chosen], second[chosen]
         shared = _clipped(seen[first], seen[second])
         exact = _overlaps(edges[first], edges[second], shared)
         probed = _overlaps(probes[first], probes[second], shared)
         agree = np.flatnonzero(_are_one(*exact) | _are_one(*probed))
-        overlap = np.maximum(exact[0], probed[0])[agree]
-        if len(agree) > (most := _MOST_PARTNERS * len(near)):
-            best = np.argsort(-overlap, kind="stable")[:most]
-            overlap, agree = overlap[best], agree[best]
-        yield overlap, indices[first[agree]], indices[second[agree]]
+        yield np.maximum(exact[0], probed[0])[agree], first[agree], second[agree]
 
 
 def _overlaps(a: Array, b: Array, shared: Array) -> tuple[Array, Array]:
@@ -282,23 +291,40 @@ def _one_each(edges: Array, is_cut: Array, clusters: Array) -> tuple[Array, Arra
     return boxes, best
 
 
-def _covered(
-    boxes: Array, edges: Array, is_cut: Array, clusters: Array, tile: Array, groups: Array
-) -> Array:
+def _covered(boxes: Array, is_cut: Array, clusters: Array, tile: Array, near: Neighbours) -> Array:
     """Return which clusters are only parts that lie in the box of another cluster.
 
-    A tile may show too little of a large object for an exact box.
+    A tile may show too little of a large object for an exact box. A part that is covered itself
+    covers none of a worse score.
     """
     best, number = np.unique(clusters, return_inverse=True)
     is_part = np.ones(len(best), bool)
     is_part[number[~is_cut]] = False
-    covered = np.zeros(len(best), bool)
+    tiles = _bits(tile, number, len(best))
     areas = _extent(boxes)
-    for each in np.flatnonzero(is_part):
-        inside = _extent(_clipped(boxes, boxes[each : each + 1]))
-        covers = (inside > _LOOSE_IOS * areas[each]) & (areas > areas[each]) & ~covered
-        covers &= groups[best] == groups[best[each]]
-        own = tile[number == each]
-        covers[number[np.isin(tile, own)]] = False  # a tile tells its boxes apart
-        covered[each] = covers.any()
+    covered = np.zeros(len(best), bool)
+    parts = np.flatnonzero(is_part)
+    for start in range(0, len(parts), _BLOCK):
+        block = parts[start : start + _BLOCK]
+        undecided = [(block[:0], block[:0])]
+        for part, other in near.touching(block):
+            inside = _extent(_clipped(boxes[part], boxes[other]))
+            covers = (inside > _LOOSE_IOS * areas[part]) & (areas[other] > areas[part])
+            part, other = part[covers], other[covers]
+            apart = ~(tiles[part] & tiles[other]).any(axis=1)  # a tile tells its boxes apart
+            part, other = part[apart], other[apart]
+            depends = is_part[other] & (other >= block[0]) & (other < part)
+            undecided.append((part[depends], other[depends]))
+            covered[part[~depends & ((other > part) | ~covered[other])]] = True
+        part, other = (np.concatenate(column) for column in zip(*undecided, strict=True))
+        order = part.argsort(kind="stable")
+        for one, another in zip(part[order].tolist(), other[order].tolist(), strict=True):
+            covered[one] |= not covered[another]
     return covered
+
+
+def _bits(tile: Array, number: Array, count: int) -> Array:
+    """Return for each cluster a row of bits, one for each tile that it has boxes of."""
+    bits = np.zeros((count, tile.max() // 8 + 1), np.uint8)
+    np.bitwise_or.at(bits, (number, tile // 8), (1 << tile % 8).astype(np.uint8))
+    return bits

@@ -1,9 +1,12 @@
 """Tiles cover a picture, and what several of them show is one box."""
 
+import time
+
 import numpy as np
 import pytest
 
 from engine.errors import InputError
+from engine.vision import tiles as tiles_module
 from engine.vision.boxes import Boxes, Suppression
 from engine.vision.tiles import MOST_TILES, areas_of, merge
 
@@ -227,3 +230,48 @@ def test_a_thousand_boxes_over_each_other_are_merged():
     found = [boxes_of(each) for each in rows]
     boxes = merge(found, areas, Suppression(threshold=1.0))
     assert 0 < len(boxes) <= 100 * len(areas)
+
+
+def crowd(count):
+    """Return tiles, and what they find of `count` squares that stand in rows of 150."""
+    number = np.arange(count)
+    corners = np.column_stack([number % 150, number // 150]) * 44.0
+    objects = np.hstack([corners, corners + 40])
+    areas = areas_of((150 * 44, -(-count // 150) * 44), NETWORK, 640, 0.2)
+    return areas, seen(objects, areas, jitter=0.01)
+
+
+def test_every_object_of_a_crowd_is_kept():
+    areas, found = crowd(12_000)
+    assert sum(map(len, found)) > 20_000
+    warnings = []
+    began = time.process_time()
+    assert len(merge(found, areas, Suppression(), warn=warnings.append)) == 12_000
+    assert time.process_time() - began < 3  # a fifth of a second on an idle machine
+    assert not warnings
+
+
+def test_too_many_boxes_lose_the_worst_with_a_warning(monkeypatch):
+    areas, found = crowd(300)
+    total = sum(map(len, found))
+    monkeypatch.setattr(tiles_module, "MOST_BOXES", 100)
+    warnings = []
+    boxes = merge(found, areas, Suppression(), warn=warnings.append)
+    assert warnings == [f"only the best 100 of {total} boxes are merged. Raise the threshold"]
+    scores = np.sort(np.concatenate([each.scores for each in found]))
+    assert 0 < len(boxes) <= 100
+    assert boxes.scores[-1] >= scores[-100]
+
+
+def test_boxes_all_over_each_other_are_merged_up_to_a_number_of_pairs(monkeypatch):
+    monkeypatch.setattr(tiles_module, "MAX_SCORES", 50)
+    monkeypatch.setattr(tiles_module, "_MOST_PAIRS", 10_000)
+    areas = areas_of(PICTURE, NETWORK, (2, 2), 0.2)
+    row = np.array([0.5, 0.5, 0.9, 0.9, 0.5, 0])
+    found = [boxes_of(np.tile(row, (100, 1))) for _ in areas]
+    warnings = []
+    merge(found, areas, Suppression(), warn=warnings.append)
+    assert warnings == ["only the best 87 of 500 boxes are merged. Raise the threshold"]
+    areas, found = crowd(300)
+    merge(found, areas, Suppression(), warn=warnings.append)
+    assert len(warnings) == 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import InputError
 from engine.files.naming import shown
-from engine.vision.classes import parse_class
+from engine.vision.classes import TypedClass
 
 if TYPE_CHECKING:
     from engine.cli._output_files import Existing, ReservedPaths
@@ -129,15 +129,17 @@ def hiding(arguments: argparse.Namespace, detector: Detector) -> dict[str, list[
             raise InputError(f"--{way}: not with --max-det, which leaves boxes out")
         by = "--classes or --exclude"
         refuse_missed(f"--{way}", hidden, detector.settings.classes, detector.labels, by)
-    return wanted
+    return {
+        way: [each.resolved(detector.labels) for each in chosen] for way, chosen in wanted.items()
+    }
 
 
-def parse_classes(what: str, options: list[str]) -> list[str | int]:
+def parse_classes(what: str, options: list[str]) -> list[TypedClass]:
     """Parse options such as "cat,dog" and "3"."""
     entries = [entry.strip() for option in options for entry in option.split(",") if entry.strip()]
     if not entries:
         raise InputError(f"{what}: expected at least one, got none")
-    return [parse_class(each) for each in entries]
+    return [TypedClass(each) for each in entries]
 
 
 def progress(arguments: argparse.Namespace) -> Progress:

@@ -197,6 +197,9 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
             raise InputError(f"--ray: {arguments.cfg}: {NO_STATE}")
         _model.check_classes(detector)
         labels = detector.labels
+    for name in ("classes", "exclude"):
+        if options.get(name):
+            options[name] = [each.resolved(labels) for each in options[name]]
     options |= {"precision": arguments.precision, "batch": arguments.batch, **decode}
     return PackedModel.pack(*files, labels, task=task, **options)
 

@@ -7,6 +7,7 @@ import argparse
 from engine.cli import _model, _outputs, _ray, _sources, _tracking
 from engine.cli._run import run_all
 from engine.errors import InputError
+from engine.vision.classes import TypedClass
 
 _SETTINGS = ("threshold", "nms", "hierarchy", "agnostic_nms")
 
@@ -99,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
 
 
-def _classes(options: list[str] | None) -> list[str | int] | None:
+def _classes(options: list[str] | None) -> list[TypedClass] | None:
     """Parse options such as "cat,dog" and "3"."""
     if options is None:
         return None

@@ -11,7 +11,7 @@ from engine.errors import InputError, suggest
 from engine.files.naming import shown
 from engine.serve.rejection import RejectedError
 from engine.settings import Settings
-from engine.vision.classes import class_ids_of, parse_class
+from engine.vision.classes import TypedClass, class_ids_of
 from engine.vision.hide import hidden_classes
 
 ResponseFormat: TypeAlias = Literal["json", "jpeg", "png"]
@@ -155,4 +155,4 @@ def _entries(name: str, value: Any) -> list[Any]:
     entries = value if isinstance(value, list) else [value]
     if not entries:
         raise InputError(f"{name}: expected at least one, got none")
-    return [parse_class(each) if isinstance(each, str) else each for each in entries]
+    return [TypedClass(each) if isinstance(each, str) else each for each in entries]

@@ -11,6 +11,16 @@ from engine.errors import InputError, suggest
 from engine.files.naming import shown
 
 
+class TypedClass(str):
+    """A class as users type it: a name, or the number of a class if no class has that name."""
+
+    __slots__ = ()
+
+    def resolved(self, names: Sequence[str]) -> str | int:
+        number = None if self in names else parse_integer(self)
+        return str(self) if number is None else number
+
+
 def class_ids_of(
     classes: Collection[str | int] | str | None, names: Sequence[str], *, what: str = "classes"
 ) -> list[int]:
@@ -25,6 +35,8 @@ def class_ids_of(
         raise InputError(f"{what}: expected a list of names or numbers, got {brief(classes)}")
     ids: list[int] = []
     for each in [classes] if isinstance(classes, str) else classes:
+        if isinstance(each, TypedClass):
+            each = each.resolved(names)
         if isinstance(each, str):
             ids += _ids_of_name(each, names, what)
         elif isinstance(each, Integral) and not isinstance(each, bool):
@@ -48,12 +60,6 @@ def chosen_classes(
     for number in sorted((wanted | unwanted) - set(every)):
         raise InputError(f"classes: expected a number below {len(names)}, got {number}")
     return tuple(sorted(wanted - unwanted))
-
-
-def parse_class(text: str) -> str | int:
-    """Parse a class as a number if it is one, otherwise as a name."""
-    number = parse_integer(text)
-    return text if number is None else number
 
 
 def _ids_of_name(name: str, names: Sequence[str], what: str) -> list[int]:

@@ -48,6 +48,15 @@ def test_refusals(words, flags, message, capsys, tmp_path):
     assert not [each for each in tmp_path.rglob("*.png") if each.name != "a.png"]
 
 
+def test_a_class_whose_name_is_a_number_is_hidden(words, tmp_path):
+    (tmp_path / "numbers.names").write_text("1\n0\ncow\n")
+    words[words.index("--names") + 1] = "numbers.names"
+    assert cli.main([*words, "-o", "out", "--classes", "1", "--blur", "1", "--json", "1.json"]) == 0
+    (found,) = json.loads((tmp_path / "1.json").read_text())["images"]
+    assert {each["class_id"] for each in found["detections"]} == {0}
+    assert cli.main([*words, "-o", "more", "--exclude", "1,2", "--blur", "0"]) == 0
+
+
 def test_resume_hides_in_pictures_that_an_earlier_run_wrote(words, tmp_path, caplog):
     def pixels(*more):
         assert cli.main([*words, "-o", "out", "--save-txt", "labels", *more]) == 0

@@ -550,6 +550,20 @@ def test_run_json_describes_the_run(words, has_ray, monkeypatch, tmp_path):
     assert (about["pictures"], about["shards"]) == (3, 1)
 
 
+def test_run_json_tells_names_from_numbers(words, has_ray, monkeypatch, tmp_path):
+    from engine.fleet import detection_run
+
+    def no_ray(*_, **__):
+        raise KeyboardInterrupt
+
+    (tmp_path / "numbers.names").write_text("1\n0\ncow\n")
+    monkeypatch.setattr(detection_run, "ray_session", no_ray)
+    chosen = ("--names", str(tmp_path / "numbers.names"), "--classes", "1,cow", "--exclude", "2")
+    assert cli.main([*words, "--ray", *chosen]) == 130
+    about = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert (about["classes"], about["exclude"]) == (["1", "cow"], [2])
+
+
 def test_a_signal_ends_the_start_of_ray_like_any_other(words, has_ray, monkeypatch):
     """Ray's own handler would end the process with status 15."""
     import ray

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 from engine.errors import InputError
+from engine.settings import Settings
+from engine.vision.hide import hidden_classes
 from tests.serve.running import load, serving, until
 from tests.serve.test_limits import encoded, noise
 
 from engine.serve import multipart, remote_pictures  # isort: skip - `running` skips this without the extra
-from engine.serve import access  # isort: skip
+from engine.serve import access, request_options  # isort: skip
 from engine.serve.access import Access, AccessLog  # isort: skip
 from engine.serve.rejection import RejectedError  # isort: skip
 
@@ -65,6 +67,21 @@ def test_json_brings_a_picture_and_settings(server, model, pictures):
     data_url = {"data": "data:image/png;base64," + text(pictures[0])}
     reply = post(server, "/detect?threshold=0.35", data_url, Accept="image/jpeg")
     assert reply.content.startswith(b"\xff\xd8")
+
+
+@pytest.mark.parametrize(
+    ("value", "number"), [("1", 0), (["1"], 0), (1, 1), ([1], 1), ("2", 2), (" cow", 2)]
+)
+def test_text_names_a_class_before_it_numbers_one(value, number):
+    options = request_options.parse(
+        [("classes", value), ("blur", value)],
+        None,
+        defaults=Settings(),
+        labels=("1", "0", "cow"),
+        has_boxes=True,
+    )
+    assert options.settings.classes == (number,)
+    assert hidden_classes("blur", options.hiding["blur"], ("1", "0", "cow")) == {number}
 
 
 def test_a_name_in_rfc_2231_is_that_of_a_file():

@@ -11,8 +11,10 @@ import pytest
 
 import engine
 from engine import cli
+from engine.cli._sinks.csv_rows import BoxRows
 from engine.codes import formats
 from engine.errors import InputError
+from engine.sources.item import Item
 from engine.vision import serialize
 from engine.vision.code import Code
 from engine.vision.detection import Box, Detection
@@ -171,6 +173,20 @@ def test_texts_do_no_harm_in_a_terminal_or_a_spreadsheet(here, capsys):
     assert row["text"].startswith("'=HYPERLINK(1)\\x1b[31m\\n")
     (found,) = json.loads((here / "a.jsonl").read_text())["detections"]
     assert found["text"] == content
+
+
+def test_no_two_texts_are_one_in_csv(tmp_path):
+    texts = ["dir\\new", "dir\new", "dir\\\\new", "=a\\n", "c:\\windows", "-a"]
+    codes = [Code(each, "QR Code", CORNERS, each.encode()) for each in texts]
+    rows = BoxRows(str(tmp_path / "a.csv"), serialize.CODE_COLUMNS, existing="refuse")
+    rows.begin({}, ())
+    rows.take(Item("a.png", "a.png"), result_of(*codes), 0.0)
+    rows.finish()
+    found = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    assert [row["text"] for row in found] == [
+        *("dir\\\\new", "dir\\new", "dir\\\\\\\\new", "'=a\\\\n", "c:\\windows", "'-a")
+    ]
+    assert {row["corners"] for row in found} == {"1 2 9 2.5 9 8 1 8"}
 
 
 def test_without_the_library_one_line_says_what_to_install(here, capsys, monkeypatch):

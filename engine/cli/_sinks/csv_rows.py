@@ -106,7 +106,7 @@ class BoxRows(Sink):
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         path = _key_of(item)[0]
-        rows = [[path, *map(_neutral, row[1:])] for row in self._rows(outcome)]
+        rows = [[path, *map(_cell, row[1:])] for row in self._rows(outcome)]
         if self._all_pictures and not rows:
             rows = [self._row_without_results(item)]
         self._write(item, ([*row, _frame_of(item), *[""] * self._all_pictures] for row in rows))
@@ -164,13 +164,18 @@ def _frame_of(item: Item) -> int | str:
 
 
 def _cell_of(name: str) -> str:
-    """Return the text for a name; no two names have the same one.
+    """Return the cell of the name of a file, in which a backslash may separate folders."""
+    return str(_neutral(name) if os.sep == "\\" else _cell(name))
 
-    A backslash is doubled if it could be taken for an escape, except where it separates folders.
+
+def _cell(value: object) -> object:
+    """Return the cell of a value; no two texts have the same one.
+
+    A backslash is doubled if it could be taken for an escape.
     """
-    if os.sep != "\\" and (not name.isprintable() or _ESCAPE.search(name)):
-        name = name.replace("\\", 2 * "\\")
-    return str(_neutral(name))
+    if isinstance(value, str) and (not value.isprintable() or _ESCAPE.search(value)):
+        value = value.replace("\\", 2 * "\\")
+    return _neutral(value)
 
 
 def _neutral(value: object) -> object:

@@ -95,10 +95,10 @@ def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Detections]:
         image_id, score = each.get("image_id"), each.get("score")
         if not isinstance(image_id, (int, str)) or image_id not in known:
             raise InputError(
-                f"{where}: image_id: {str(image_id)[:60]!r} is no picture of {shown(truth.source)}"
+                f"{where}: image_id: {_quoted(image_id)} is no picture of {shown(truth.source)}"
             )
         if not _is_number(score):
-            raise InputError(f"{where}: score: expected a number, got {str(score)[:60]!r}")
+            raise InputError(f"{where}: score: expected a number, got {_quoted(score)}")
         category = file.integer(each, "category_id")
         counts[category] += 1
         class_id = class_of.get(category)
@@ -203,8 +203,15 @@ class _JsonFile:
     def integer(self, entry: Mapping[str, Any], key: str) -> int:
         value = entry.get(key)
         if not isinstance(value, int):
-            raise InputError(f"{self.name}: {key}: expected a number, got {str(value)[:60]!r}")
+            raise InputError(f"{self.name}: {key}: expected an integer, got {_quoted(value)}")
         return value
+
+
+def _quoted(value: object) -> str:
+    """Return a value of JSON for a message: numbers as they are, everything else in quotes."""
+    text = str(value)[:60]
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return text if is_number else repr(text)
 
 
 class _Rows:
@@ -233,14 +240,14 @@ def _objects(
         image_id = each.get("image_id")
         try:
             if not isinstance(image_id, (int, str)) or image_id not in known:
-                raise InputError(f"{where}: image_id: {str(image_id)[:60]!r} is no image")
+                raise InputError(f"{where}: image_id: {_quoted(image_id)} is no image")
             class_id = class_of.get(file.integer(each, "category_id"))
             if class_id is None:
                 raise InputError(f"{where}: category_id: {each['category_id']} is no category")
             box = _bbox(each, where)
             area = each.get("area", box[2] * box[3])
             if not _is_number(area):
-                raise InputError(f"{where}: area: expected a number, got {str(area)[:60]!r}")
+                raise InputError(f"{where}: area: expected a number, got {_quoted(area)}")
         except InputError as error:
             problems.append(str(error))
             continue
@@ -319,7 +326,7 @@ def _entry(file: _JsonFile, image: Mapping[str, Any], folder: Path, rows: _Rows)
 def _image_id(file: _JsonFile, image: Mapping[str, Any]) -> ImageId:
     value = image.get("id")
     if not isinstance(value, (int, str)):
-        raise InputError(f"{file.name}: images: id: expected a number, got {str(value)[:60]!r}")
+        raise InputError(f"{file.name}: images: id: expected an integer, got {_quoted(value)}")
     return value
 
 

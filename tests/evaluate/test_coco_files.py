@@ -154,9 +154,11 @@ def test_classes_that_do_not_match_are_refused(tmp_path, names, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"image_id": 5}, "annotation 1: image_id: '5' is no image"),
+        ({"image_id": 5}, "annotation 1: image_id: 5 is no image"),
+        ({"image_id": "5"}, "annotation 1: image_id: '5' is no image"),
         ({"category_id": 5}, "annotation 1: category_id: 5 is no category"),
-        ({"category_id": "cat"}, "category_id: expected a number, got 'cat'"),
+        ({"category_id": "cat"}, "category_id: expected an integer, got 'cat'"),
+        ({"category_id": 1.5}, "category_id: expected an integer, got 1.5"),
         ({"bbox": [1, 2, 3]}, "annotation 1: bbox: expected left, top, width, height"),
         ({"bbox": [1, 2, 3, "4"]}, "annotation 1: bbox: expected left, top, width, height"),
         ({"bbox": [1, 2, -3, 4]}, "annotation 1: bbox: has no area: -3 x 4"),
@@ -181,9 +183,9 @@ def test_broken_annotation_is_reported_and_the_others_are_read(tmp_path, change,
         ({}, "categories: expected a list of objects"),
         (instances(images=[]), "names no picture"),
         (instances(images=[{"id": 1}], annotations=[]), "image 1: file_name: expected a name"),
-        (instances(images=[{"id": None}]), "images: id: expected a number, got 'None'"),
+        (instances(images=[{"id": None}]), "images: id: expected an integer, got 'None'"),
         (instances(images=[{"id": 1, "file_name": "x"}] * 2), "images: two have the same id"),
-        (instances(categories=[{"id": "x"}]), "id: expected a number, got 'x'"),
+        (instances(categories=[{"id": "x"}]), "id: expected an integer, got 'x'"),
     ],
 )
 def test_malformed_file_is_refused_in_one_line(tmp_path, document, message):
@@ -196,9 +198,11 @@ def test_malformed_file_is_refused_in_one_line(tmp_path, document, message):
 @pytest.mark.parametrize(
     ("detection", "message"),
     [
-        ({"image_id": 5}, "detection 0: image_id: '5' is no picture of"),
+        ({"image_id": 5}, "detection 0: image_id: 5 is no picture of"),
+        ({"image_id": "5"}, "detection 0: image_id: '5' is no picture of"),
+        ({"score": float("nan")}, "detection 0: score: expected a number, got nan"),
         ({"score": None}, "detection 0: score: expected a number, got 'None'"),
-        ({"category_id": None}, "category_id: expected a number, got 'None'"),
+        ({"category_id": None}, "category_id: expected an integer, got 'None'"),
         ({"bbox": []}, "detection 0: bbox: expected left, top, width, height"),
     ],
 )

@@ -61,6 +61,12 @@ def test_codes_of_a_large_picture_are_found_in_its_tiles(parcels):
     assert tiled.to_dict()["tiles"] == 21
 
 
+def test_the_example_of_the_page_finds_what_it_says():
+    with engine.load(device="cpu", size=160) as detector:
+        assert len(detector(PARCEL, tiles="auto")) == 7
+        assert len(detector(PARCEL)) == 4
+
+
 @pytest.mark.parametrize("batch", [1, 3, 8])
 def test_boxes_do_not_depend_on_the_batch(model, batch):
     pictures = [random_picture(seed, 300 + 40 * seed) for seed in range(3)]

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,14 @@ def test_a_folder_without_pictures_is_refused(tmp_path, option):
     done = measure(*others, option, where)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"Error: {where}: has no pictures: expected .jpeg, .jpg, .png\n"
+
+
+@pytest.mark.skipif(bool(find_spec("cv2")), reason="OpenCV is installed")
+def test_scenes_without_opencv_say_what_to_install():
+    done = measure("--scenes", 6)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: scenes need packages. Run: pip install opencv-python-headless")
 
 
 @pytest.mark.slow

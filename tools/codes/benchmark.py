@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
@@ -28,6 +29,7 @@ from scoring import Rows, average_precision, overlaps  # noqa: E402
 import engine  # noqa: E402
 from engine import bundled  # noqa: E402
 
+_OF_SCENES = {"cv2": "opencv-python-headless", "zxingcpp": "zxing-cpp"}  # modules, packages
 _MIN_AP_SCORE = 0.005  # of boxes that count for average precision
 _DEFAULT_THRESHOLD = 0.25  # of `detect`
 _FINEST = 0.35  # pixels of the input; a code of smaller modules is a grey patch
@@ -53,6 +55,8 @@ class Measured:
 def main() -> None:
     options = _options()
     find_pictures([*options.backgrounds, *options.negatives])  # which are needed at the end only
+    if not options.labelled:
+        _check_packages()
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
         parts = pool.map(partial(_measure, options), range(options.processes))
     by_size = {
@@ -70,6 +74,12 @@ def main() -> None:
     if len(by_size) > 1:
         print_inputs(by_size)
     print_alarms(options)
+
+
+def _check_packages() -> None:
+    """Refuse to draw scenes without the packages for it, before processes start."""
+    if missing := [package for name, package in _OF_SCENES.items() if not find_spec(name)]:
+        sys.exit(f"Error: scenes need packages. Run: pip install {' '.join(missing)}")
 
 
 def _options() -> argparse.Namespace:
@@ -123,7 +133,7 @@ def _photographs(options: argparse.Namespace, first: int, step: int) -> Iterator
     if options.labelled:
         yield from labelled.photographs(options.format, options.labelled, first=first, step=step)
         return
-    from pinhole import PinholeScenes  # needs OpenCV and ZXing
+    from pinhole import PinholeScenes  # needs _OF_SCENES
 
     scenes = PinholeScenes(options.seed, find_pictures(options.backgrounds))
     for number in range(first, options.scenes, step):

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from pathlib import PurePath
+from pathlib import PurePath, PurePosixPath
 from types import MappingProxyType
 
 from engine.cli._frame_names import FrameNames
@@ -93,6 +93,7 @@ class OutputNames:
         """Return the name for the next picture of an archive; announce a number."""
         if not self.has_folders:
             return wanted
+        wanted = PurePosixPath(wanted).name if self._is_flat else wanted
         name, has_number = self._unused(wanted, self._identity(item.name))
         if has_number:
             _announce(item.name, name)

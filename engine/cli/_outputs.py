@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePath
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING
 
 from engine.errors import InputError
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.cli._output_files import Existing, ReservedPaths
     from engine.cli._progress import Progress
     from engine.cli._sinks.base import Sink
-    from engine.cli._sources import Feed
+    from engine.cli._sources import Feed, NamedMedia
     from engine.detector import Detector
 
 _JSON_STYLES = ("engine", "darknet", "coco")
@@ -303,9 +303,32 @@ def _crop_sinks(
 
     if getattr(arguments, "crops", None):
         assert feed.naming is not None
-        folder = (arguments.crops, reserved, feed.found)
+        folder = (arguments.crops, reserved, _checked(arguments, feed, existing))
         hides = any(getattr(arguments, way, None) for way in _WAYS)
         yield Crops(*folder, existing=existing, naming=feed.naming, hides=hides)
+
+
+def _checked(arguments: argparse.Namespace, feed: Feed, existing: Existing) -> Sequence[NamedMedia]:
+    """Return the sources whose outputs must not exist; with --flat, also those in archives.
+
+    If two of these have one name, and one gets a number, its outputs are checked when written.
+    """
+    from engine.cli._sinks.coco import items_of
+    from engine.cli._sources import NamedMedia
+    from engine.sources.media import Media, MediaKind
+
+    if existing != "refuse" or not arguments.flat:
+        return feed.found
+    sources: list[NamedMedia] = []
+    for each in feed.found:
+        if each.media.kind is MediaKind.ARCHIVE:
+            sources += (
+                NamedMedia(Media(item.name, MediaKind.PICTURE), PurePosixPath(item.output).name)
+                for item in items_of(each)
+            )
+        else:
+            sources.append(each)
+    return sources
 
 
 def _document_sinks(
@@ -348,7 +371,7 @@ def _folder_sinks(
     from engine.cli._sinks.labels import Labels
 
     if getattr(arguments, "output", None):
-        pictures = (arguments.output, reserved, feed.found)
+        pictures = (arguments.output, reserved, _checked(arguments, feed, existing))
         yield Annotated(
             *pictures,
             existing=existing,
@@ -360,7 +383,7 @@ def _folder_sinks(
         with_score = arguments.save_conf
         assert feed.naming is not None
         yield Labels(
-            *(arguments.save_txt, reserved, feed.found),
+            *(arguments.save_txt, reserved, _checked(arguments, feed, existing)),
             with_score=with_score,
             existing=existing,
             names_before=feed.naming.names_before,

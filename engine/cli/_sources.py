@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -149,11 +149,13 @@ class Feed:
                     stopped=self.stopped,
                 )
                 for item in items:
-                    name = output
-                    if item.output:  # of an archive
-                        name = f"{output}/{item.output}"
-                        name = self.naming.name_of_member(name, item) if self.naming else name
-                    yield replace(item, output=name)
+                    if not item.output:
+                        yield replace(item, output=output)
+                        continue
+                    name = f"{output}/{item.output}"  # of an archive
+                    folder = PurePosixPath(name).parent.as_posix()
+                    name = self.naming.name_of_member(name, item) if self.naming else name
+                    yield replace(item, output=name, folder=folder)
 
     def _kind_together(self, source: NamedMedia) -> MediaKind | None:
         """Return the kind of a source that is read together with the next ones of that kind.

@@ -18,6 +18,7 @@ class Item:
     frame: Frame | None = None
     output: str = ""  # what the names of its output files begin with: folders and a stem
     member: str = ""  # its path inside an archive
+    folder: str = ""  # of a member: that of its outputs, unless names are flat
     is_picture: bool = True  # or the error of a folder, list, archive, video or camera
 
     @property

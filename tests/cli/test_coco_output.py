@@ -209,7 +209,7 @@ def test_a_data_set_names_the_folders_of_pictures_with_flat_outputs(detect, fold
     names = [each["file_name"] for each in json.loads((folder / "set.json").read_text())["images"]]
     assert names == ["x/1.jpg", "y/1.jpg", "y/set/deep/dog.jpg"]
     drawn = {each.name for each in (folder / "drawn").iterdir() if each.suffix == ".jpg"}
-    assert drawn == {"1.jpg", "1-2.jpg"}
+    assert drawn == {"1.jpg", "1-2.jpg", "dog.jpg"}
 
 
 def test_a_data_set_without_pictures_is_valid(detect, folder):

@@ -147,13 +147,37 @@ def test_members_of_archives_stay_with_their_labels(here, detect):
     assert sorted(
         each.relative_to(here).as_posix() for each in (here / "labels").rglob("*.txt")
     ) == [
-        "labels/set-2/a.txt",
-        "labels/set/a-2.txt",
-        "labels/set/a.txt",
-        "labels/set/b.txt",
+        "labels/a-2.txt",
+        "labels/a-3.txt",
+        "labels/a.txt",
+        "labels/b.txt",
     ]
-    assert (here / "labels/set/a.txt").read_bytes() == before["a.txt"]
-    assert (here / "labels/set/b.txt").read_bytes() == before["b.txt"]
+    assert labels()["a.txt"] == before["a.txt"]
+    assert labels()["b.txt"] == before["b.txt"]
+
+
+def test_flat_members_of_archives_replace_no_other_picture(here, detect):
+    add(here, "a.jpg", "one/a.jpg", "two/a.jpg", "two/b.jpg", "set.jpg")
+    with tarfile.open(here / "pics/set.tar", "w") as file:
+        file.add(here / "pics/one", "one")
+        file.add(here / "pics/two", "two")
+        file.add(here / "pics/set.jpg", "set.jpg")
+    sources = ("pics/a.jpg", "pics/set.tar")
+    outputs = ("-o", "drawn", "--save-txt", "labels", "--flat")
+    assert detect(*sources, *outputs)[0] == 0
+    drawn = here / "drawn"
+    before = {path.name: path.read_bytes() for path in drawn.rglob("*.jpg")}
+    assert sorted(before) == ["a-2.jpg", "a-3.jpg", "a.jpg", "b.jpg", "set-2.jpg"]
+    assert not [path for path in drawn.iterdir() if path.is_dir()]
+    assert len(set(before.values())) == 5
+    assert not [path for path in (here / "labels").iterdir() if path.is_dir()]
+    status, told = detect("pics/set.tar", *outputs)
+    assert status == 2
+    assert "exist already" in told
+    assert not list(here.glob("drawn/*.part*"))
+    for more in ("--resume", "--overwrite"):
+        assert detect(*sources, *outputs, more)[0] == 0
+        assert {path.name: path.read_bytes() for path in drawn.rglob("*.jpg")} == before
 
 
 def test_a_folder_from_before_the_record_is_resumed(here, tmp_path, detect):

@@ -134,7 +134,7 @@ class _ImageIds:
                 "other sources may have, too. Detect in it alone, or use --coco-dataset"
             )
         for source in known:
-            for item in _items_of(source):
+            for item in items_of(source):
                 self.id_of(item)
         self._users.clear()
 
@@ -162,7 +162,7 @@ class _ImageIds:
         return number
 
 
-def _items_of(known: NamedMedia) -> Iterator[Item]:
+def items_of(known: NamedMedia) -> Iterator[Item]:
     """Yield what is known of the pictures of a source before they are read."""
     name = known.media.name
     if known.media.kind in (MediaKind.PICTURE, MediaKind.URL):
@@ -328,5 +328,5 @@ def _file_name(item: Item) -> str:
     """Return the path below the common folder of all pictures, as labelling tools expect it."""
     if item.frame:
         return f"{file_names.output_of(item)}.jpg"
-    folder = PurePath(item.output).parent
+    folder = PurePath(item.folder or PurePath(item.output).parent)
     return (folder / PurePath(item.member or item.name).name).as_posix()

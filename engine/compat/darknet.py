@@ -36,6 +36,7 @@ from engine.compat.darknet_structures import (
     Detections,
     Name,
     Network,
+    Numbers,
 )
 from engine.darknet.names import find_names, read_lines
 from engine.errors import InputError
@@ -177,7 +178,9 @@ def reset_rnn(network: Network) -> None:
 
 
 def make_image(width: int, height: int, channels: int) -> IMAGE:
-    return IMAGE(width, height, channels, np.zeros(channels * height * width, np.float32))
+    return IMAGE(
+        width, height, channels, np.zeros(channels * height * width, np.float32).view(Numbers)
+    )
 
 
 def copy_image_from_bytes(image: IMAGE, content: bytes) -> None:
@@ -197,12 +200,12 @@ def load_image(path: Text, width: int, height: int) -> IMAGE:
     picture = read(os.fsdecode(path), orient=False)
     size = (width, height) if width and height else picture.size
     pixels, _ = stretch(picture, size)
-    return IMAGE(*size, 3, pixels.reshape(-1))
+    return IMAGE(*size, 3, pixels.reshape(-1).view(Numbers))
 
 
 def letterbox_image(image: IMAGE, width: int, height: int) -> IMAGE:
     pixels, _ = letterbox(_to_picture(image), (width, height))
-    return IMAGE(width, height, image.c, pixels.reshape(-1))
+    return IMAGE(width, height, image.c, pixels.reshape(-1).view(Numbers))
 
 
 def rgbgr_image(image: IMAGE) -> None:
@@ -403,9 +406,10 @@ def remove_negatives(
 ) -> list[Scored]:
     """Return (label, probability, (x, y, w, h)) of each box and class with probability above 0."""
     return [
-        (class_names[number], float(found.prob[number]), (*found.bbox,))
+        (class_names[number], found.prob[number], (*found.bbox,))
         for found in (detections[row] for row in range(_plain(num)))
-        for number in np.flatnonzero(found.prob[: len(class_names)] > 0).tolist()
+        for number in np.flatnonzero(found.prob > 0).tolist()
+        if number < len(class_names)
     ]
 
 
@@ -416,7 +420,7 @@ def remove_negatives_faster(
     rows = (detections[row] for row in range(_plain(num)))
     best = ((found, found.best_class_idx) for found in rows)
     return [
-        (class_names[number], float(found.prob[number]), (*found.bbox,))
+        (class_names[number], found.prob[number], (*found.bbox,))
         for found, number in best
         if 0 <= number < len(class_names)
     ]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engine.arrays import Array
+from engine.compat.plain_results import PlainResults
 from engine.detector import Detector
 from engine.errors import InputError
 
@@ -20,6 +21,31 @@ class BOX(NamedTuple):
     y: float = 0.0
     w: float = 0.0
     h: float = 0.0
+
+
+class Numbers(PlainResults):
+    """A row of float32 that is read as through a pointer of ctypes.
+
+    An item is a float of Python, which json can write, and a slice is a list of them.
+    """
+
+    def __getitem__(self, which: Any) -> Any:
+        is_row = self.ndim == 1
+        if is_row and isinstance(which, int):
+            return self.item(which)  # faster than the number of NumPy's that is found below
+        found = np.asarray(self)[which]
+        return found.tolist() if is_row and isinstance(which, (slice, np.integer)) else found
+
+    def __setitem__(self, which: Any, values: Any) -> None:
+        np.asarray(self)[which] = values  # NumPy's own method calls __getitem__()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist() if self.ndim == 1 else np.asarray(self))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Give functions of NumPy a plain array, since they calculate with slices."""
+        plain = (np.asarray(each) if isinstance(each, Numbers) else each for each in args)
+        return super().__array_function__(func, types, tuple(plain), kwargs)
 
 
 @dataclass(eq=False)
@@ -38,7 +64,7 @@ class IMAGE:
 
     def numbers(self, size: int) -> Array:
         """Return the first numbers, which a pointer must have, and an array has and no more."""
-        values: Array = self.data
+        values = self.data
         if values is None:
             raise InputError(f"image: expected {size} numbers, got none")
         if not isinstance(values, np.ndarray):
@@ -48,7 +74,7 @@ class IMAGE:
             values = np.ctypeslib.as_array(values, (size,))
         if values.size != size:
             raise InputError(f"image: expected {size} numbers, got {values.size}")
-        return values
+        return np.asarray(values)
 
 
 class Name(str):
@@ -71,7 +97,7 @@ class DETECTION:
     """One box with a probability for each class."""
 
     bbox: BOX = field(default_factory=BOX)
-    prob: Array = field(default_factory=lambda: np.empty(0, np.float32))
+    prob: Numbers = field(default_factory=lambda: np.empty(0, np.float32).view(Numbers))
     objectness: float = 0.0
 
     @property
@@ -97,7 +123,7 @@ class Detections:
 
     def __getitem__(self, row: int) -> DETECTION:
         box = BOX(*self.xywh[row].tolist())
-        return DETECTION(box, self.prob[row], float(self.objectness[row]))
+        return DETECTION(box, self.prob[row].view(Numbers), float(self.objectness[row]))
 
     def __iter__(self) -> Iterator[DETECTION]:
         return (self[row] for row in range(len(self)))

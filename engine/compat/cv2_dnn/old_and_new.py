@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from engine.arrays import Array
+from engine.compat.plain_results import PlainResults
 
 
 class IntItem(np.int32):
@@ -45,13 +46,11 @@ def _item_of(value: np.generic, index: Any) -> Any:
 _ITEMS: dict[type, type[np.generic]] = {np.int32: IntItem, np.float32: FloatItem}
 
 
-class Items(np.ndarray[Any, Any]):
+class Items(PlainResults):
     """A flat array of int32 or float32 whose items can be indexed like rows of a column.
 
     A flat part of it is one, too. What is computed from it is an array of NumPy's or a number.
     """
-
-    __array_priority__ = -1.0  # np.concatenate() of these gives a plain array
 
     @classmethod
     def of(cls, values: Any, kind: type[np.generic]) -> Items:
@@ -65,27 +64,6 @@ class Items(np.ndarray[Any, Any]):
 
     def __iter__(self) -> Iterator[Any]:
         return map(_item, np.asarray(self))
-
-    def __array_wrap__(
-        self, array: Array, context: Any = None, return_scalar: bool | None = None
-    ) -> Any:
-        """Return an array that was changed in place, or what an operation computes.
-
-        NumPy 1 does not say whether it wants a number; there a single value becomes one.
-        """
-        plain = np.asarray(array)
-        if array is self or plain.ndim:
-            return self if array is self else plain
-        return plain if return_scalar is False else plain[()]
-
-    def flatten(self, *_: Any, **__: Any) -> Array:
-        return np.array(self)
-
-    def __repr__(self) -> str:
-        return repr(np.asarray(self))
-
-    def __reduce__(self) -> Any:
-        return np.asarray(self).__reduce__()
 
 
 def _item(value: Any) -> Any:

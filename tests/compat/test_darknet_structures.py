@@ -1,0 +1,71 @@
+"""The structures of darknet.py: their numbers are read and written as through ctypes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from engine.compat import darknet
+
+PROB = np.array([[0.9, 0.0, 0.25], [0.0, 0.6, 0.5]], np.float32)
+
+
+@pytest.fixture
+def found():
+    boxes = np.array([[50, 40, 30, 20], [10, 20, 5, 7]], np.float32)
+    return darknet.Detections(boxes, PROB.copy(), np.array([0.9, 0.75], np.float32))
+
+
+def image():
+    made = darknet.make_image(2, 2, 3)
+    darknet.copy_image_from_bytes(made, bytes(range(0, 240, 20)))
+    return made
+
+
+def test_numbers_are_those_of_python(found):
+    for row in (found[0].prob, image().data, darknet.letterbox_image(image(), 4, 4).data):
+        for each in (row[0], row[-1], row[np.int64(1)], next(iter(row)), max(row), row[:3][1]):
+            assert type(each) is float
+        assert type(row[:3]) is list
+        assert row[:2] == [row[0], row[1]]
+        assert list(row) == row[:] == row.tolist()
+        assert json.loads(json.dumps([row[0], row[:2]])) == [row[0], row[:2]]
+    assert found[0].prob[:3].index(max(found[0].prob[:3])) == 0
+    with pytest.raises(IndexError):
+        found[0].prob[3]
+
+
+def test_numbers_are_written_where_they_are(found):
+    found[1].prob[0] = 0.125
+    found[1].prob[1:] = [0, 0]
+    np.testing.assert_array_equal(found.prob, [PROB[0], [0.125, 0, 0]])
+    picture = image()
+    picture.data[:4] = [1, 2, 3, 4]
+    picture.data *= 2
+    assert picture.data[:4] == [2, 4, 6, 8]
+    assert picture.numbers(12)[3] == 8
+
+
+def test_numbers_are_an_array_to_numpy(found):
+    prob = found[1].prob
+    assert prob.argmax() == 1
+    for value in (prob * 2, prob > 0, prob[[0, 1]], prob[prob > 0], np.sort(prob), np.diff(prob)):
+        assert type(value) is np.ndarray
+    assert np.median(prob) == 0.5
+    assert np.concatenate([prob, found[0].prob]).shape == (6,)
+    planes = image().data.reshape(3, 4)
+    assert type(planes[0]) is np.ndarray
+    assert [plane.shape for plane in planes] == [(4,)] * 3
+    assert np.shares_memory(np.asarray(prob), found.prob)
+
+
+def test_the_inlined_loop_of_scripts_can_be_written_as_json(found):
+    names = ["cat", "dog", "cow"]
+    result = []
+    for row in range(len(found)):
+        for number, name in enumerate(names):
+            if found[row].prob[number] > 0:
+                box = found[row].bbox
+                result.append((name, found[row].prob[number], (box.x, box.y, box.w, box.h)))
+    assert len(json.loads(json.dumps(result))) == 4
+    assert result == darknet.remove_negatives(found, names, 2)

@@ -43,10 +43,10 @@ def is_darknet(*given: Any, framework: str = "") -> bool:
     return bool(names) and all(_suffix(each) in _SUFFIXES for each in names)
 
 
-def in_order(first: Content, second: Content) -> tuple[Content, Content]:
-    """Return the .cfg and the .weights, which come in any order if they are names."""
-    is_swapped = _suffix(first) == ".weights" or _suffix(second) == ".cfg"
-    return (second, first) if is_swapped else (first, second)
+def in_order(config: Content, weights: Content) -> tuple[Content, Content]:
+    """Return the .cfg and the .weights, which are given in this order unless suffixes differ."""
+    is_swapped = _suffix(config) == ".weights" or _suffix(weights) == ".cfg"
+    return (weights, config) if is_swapped else (config, weights)
 
 
 def _suffix(given: Content) -> str:

@@ -129,10 +129,11 @@ class Net:
             raise InputError(
                 f"readNet: expected a .cfg and a .weights file, got {model!r} and {config!r}"
             )
-        first, second = files.in_order(model, config)
-        if not files.is_buffer(first) and not str(first):
-            raise InputError(f"readNet: expected the .cfg of {second!r}, too")
-        return cls(files.read_sections(first), second, epsilon=epsilon)
+        config, weights = files.in_order(config, model)
+        if not files.is_buffer(config) and not str(config):
+            named = "a buffer" if files.is_buffer(weights) else repr(weights)
+            raise InputError(f"readNet: expected the .cfg of {named}, too")
+        return cls(files.read_sections(config), weights, epsilon=epsilon)
 
     def __repr__(self) -> str:
         return f"<Net: {self._graph.file if self._graph else 'empty'}>"
@@ -464,7 +465,8 @@ def readNet(
 ) -> Net:
     """Read a network: readNet(weights, cfg), readNet(cfg, weights), or with the name "darknet".
 
-    With buffers the order is readNet("darknet", weights, cfg). `epsilon` is explained at
+    Names with other suffixes than .cfg and .weights are readNet(weights, cfg, "darknet"), and
+    buffers are readNet("darknet", weights, cfg), as in OpenCV. `epsilon` is explained at
     readNetFromDarknet().
     """
     return Net.of_files(model, config, framework, epsilon=epsilon)

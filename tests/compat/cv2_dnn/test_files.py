@@ -30,6 +30,8 @@ def test_order():
     assert in_order("a.cfg", "a.weights") == ("a.cfg", "a.weights")
     assert in_order("a.weights", "a.cfg") == ("a.cfg", "a.weights")
     assert in_order("a.weights", "") == ("", "a.weights")
+    assert in_order("", "a.cfg") == ("a.cfg", "")
+    assert in_order("a.txt", "a.bin") == ("a.txt", "a.bin")
     assert in_order(b"cfg", b"weights") == (b"cfg", b"weights")
 
 

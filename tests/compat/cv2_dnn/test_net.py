@@ -151,6 +151,23 @@ def test_read_net_takes_both_orders(tmp_path, swapped):
     assert not net.empty()
 
 
+def test_names_with_other_suffixes_are_in_the_order_of_opencv(tmp_path):
+    """readNet() has the weights first and readNetFromDarknet() the .cfg."""
+    cfg, weights = small_model(tmp_path, "classifier")
+    text, backup = str(cfg.rename(tmp_path / "net.txt")), str(weights.rename(tmp_path / "net.bin"))
+    for net in (
+        cv2_dnn.readNet(backup, text, "darknet"),
+        cv2_dnn.readNetFromDarknet(text, backup),
+    ):
+        assert net.getLayerNames()[-1] == "softmax_4"
+    cfg = str((tmp_path / "net.txt").rename(tmp_path / "net.cfg"))
+    for given in ((cfg, backup), (backup, cfg)):
+        assert cv2_dnn.readNet(*given, "darknet").getLayerNames()[-1] == "softmax_4"
+    for alone in (backup, (tmp_path / "net.bin").read_bytes()):
+        with pytest.raises(InputError, match=r"expected the \.cfg of .{,200}, too$"):
+            cv2_dnn.readNet(alone, framework="darknet")
+
+
 def test_buffers(tmp_path):
     cfg, weights = small_model(tmp_path, "classifier")
     content = cfg.read_bytes(), weights.read_bytes()

@@ -139,6 +139,6 @@ def _placed(pixels: Array, size: tuple[int, int], *, crop: bool) -> Array:
         return resize(pixels, size)
     factor = float(np.float32(max(size[0] / width, size[1] / height)))  # a float in OpenCV
     inner = round(width * factor), round(height * factor)
-    scaled = resize(pixels, inner, factor)
     left, top = int(0.5 * (inner[0] - size[0])), int(0.5 * (inner[1] - size[1]))
-    return scaled[top : top + size[1], left : left + size[0]]
+    columns, rows = range(inner[0])[left : left + size[0]], range(inner[1])[top : top + size[1]]
+    return resize(pixels, inner, factor, (columns, rows))

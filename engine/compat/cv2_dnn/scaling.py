@@ -16,26 +16,36 @@ _ONE = 2048  # the factor 1 in OpenCV's fixed-point numbers
 _KINDS = (np.uint8, np.uint16, np.int16, np.float32, np.float64)
 
 
-def resize(pixels: Array, size: tuple[int, int], factor: float | None = None) -> Array:
+def resize(
+    pixels: Array,
+    size: tuple[int, int],
+    factor: float | None = None,
+    part: tuple[range, range] | None = None,
+) -> Array:
     """Return `pixels` (height, width, channels) in the size (width, height), of the same type.
 
-    `factor` is the exact scale, if it is not the ratio of the sizes.
+    `factor` is the exact scale, if it is not the ratio of the sizes. `part` are the columns and
+    rows of the result to return; no others are computed.
     """
     height, width = pixels.shape[:2]
+    columns, rows = part or (range(size[0]), range(size[1]))
+    kept = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
     if size == (width, height):
-        return pixels
+        return pixels if part is None else pixels[kept]
     if pixels.dtype not in _KINDS:
         kinds = "uint8, uint16, int16, float32 or float64"
         raise InputError(f"image: to be resized: expected {kinds}, got {pixels.dtype}")
     if factor is None and (width, height) == (2 * size[0], 2 * size[1]):
-        return _halved(pixels)
-    left, right, along = _taps(width, size[0], factor, drops_shares=True)
-    top, bottom, down = _taps(height, size[1], factor)
+        return _halved(pixels)[kept]
+    left, right, along = _taps(width, size[0], factor, columns, drops_shares=True)
+    top, bottom, down = _taps(height, size[1], factor, rows)
+    first = int(left[0])  # whole rows are computed with below: leave out what no column reads
+    pixels, left, right = pixels[:, first : int(right[-1]) + 1], left - first, right - first
     if pixels.dtype == np.uint8:
         return _resize_bytes(pixels, (left, right, along), (top, bottom, down))
-    rows = (pixels[top], pixels[bottom])
     upper, lower = (
-        each[:, left] * (1 - along)[:, None] + each[:, right] * along[:, None] for each in rows
+        each[:, left] * (1 - along)[:, None] + each[:, right] * along[:, None]
+        for each in (pixels[top], pixels[bottom])
     )
     weight = down[:, None, None]
     made = upper * (1 - weight) + lower * weight
@@ -43,15 +53,15 @@ def resize(pixels: Array, size: tuple[int, int], factor: float | None = None) ->
 
 
 def _taps(
-    extent: int, wanted: int, factor: float | None, *, drops_shares: bool = False
+    extent: int, wanted: int, factor: float | None, cells: range, *, drops_shares: bool = False
 ) -> tuple[Array, Array, Array]:
-    """Return the two source cells of each cell, and the share of the second.
+    """Return the two source cells of each of these cells, and the share of the second.
 
     At the edges both are the same cell; OpenCV drops the share there in one direction only, which
     shows in the bits that are cut off.
     """
     scale = 1 / (wanted / extent if factor is None else factor)  # rounded as in OpenCV
-    centre = ((np.arange(wanted) + 0.5) * scale - 0.5).astype(np.float32)
+    centre = ((np.arange(cells.start, cells.stop) + 0.5) * scale - 0.5).astype(np.float32)
     first = np.floor(centre).astype(np.int64)
     share = centre - first.astype(np.float32)
     if drops_shares:

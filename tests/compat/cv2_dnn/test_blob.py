@@ -1,11 +1,13 @@
 """blobFromImage() and blobFromImages(): sizes, order of channels, mean and scale."""
 
+import tracemalloc
 from hashlib import sha256
 
 import numpy as np
 import pytest
 
 from engine.compat import cv2_dnn
+from engine.compat.cv2_dnn.scaling import resize
 from engine.errors import InputError
 from tests.compat.cv2_dnn import networks
 from tests.compat.cv2_dnn.cases import BLOBS, CV_8U, blob_of
@@ -66,6 +68,29 @@ def test_floats_are_scaled_as_floats():
     exact = cv2_dnn.blobFromImage(image.astype(np.float32), size=(17, 13))
     rounded = cv2_dnn.blobFromImage(image, size=(17, 13))
     assert 0 < np.abs(exact - rounded).max() <= 1
+
+
+@pytest.mark.parametrize("size", [(64, 64), (90, 20), (31, 77), (200, 160)])
+def test_a_crop_is_the_middle_of_the_resized_picture(size):
+    image = networks.noise(48, 60)
+    factor = float(np.float32(max(size[0] / 60, size[1] / 48)))
+    inner = round(60 * factor), round(48 * factor)
+    left, top = (inner[0] - size[0]) // 2, (inner[1] - size[1]) // 2
+    middle = resize(image, inner, factor)[top : top + size[1], left : left + size[0]]
+    blob = cv2_dnn.blobFromImage(image, size=size, crop=True)
+    np.testing.assert_array_equal(blob[0], middle.transpose(2, 0, 1))
+
+
+def test_a_crop_of_a_long_picture_takes_no_memory_for_all_of_it():
+    image = networks.noise(30, 3000)
+    tracemalloc.start()
+    try:
+        blob = cv2_dnn.blobFromImage(image, size=(416, 416), crop=True)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert blob.shape == (1, 3, 416, 416)
+    assert peak < 32 * 2**20
 
 
 def test_a_grey_picture_has_nothing_to_swap():

@@ -1,5 +1,7 @@
 """OpenCV's INTER_LINEAR; test_blob.py compares it with OpenCV's bytes."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -38,3 +40,40 @@ def test_it_equals_opencv(size, kind, tolerance):
     expected = cv2.resize(image, size, interpolation=cv2.INTER_LINEAR)
     assert resize(image, size).dtype == kind
     np.testing.assert_allclose(resize(image, size), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.int16, np.float32, np.float64])
+def test_a_part_has_the_bytes_that_it_has_in_the_whole_picture(kind):
+    random = np.random.default_rng(3)
+    for seed in range(40):
+        height, width, *size = map(int, random.integers(1, 120, 4))
+        image = networks.noise(height, width, int(random.choice([1, 3, 4])), seed).astype(kind)
+        factor = float(np.float32(max(size[0] / width, size[1] / height)))
+        inner = round(width * factor), round(height * factor)
+        whole = resize(image, inner, factor)
+        columns, rows = (
+            range(length)[start : start + 50]
+            for length, start in zip(inner, random.integers(0, size), strict=True)
+        )
+        part = resize(image, inner, factor, (columns, rows))
+        expected = whole[rows.start : rows.stop, columns.start : columns.stop]
+        assert part.dtype == kind
+        np.testing.assert_array_equal(part, expected)
+
+
+@pytest.mark.parametrize("size", [(60, 48), (30, 24)])
+def test_a_part_of_the_same_and_of_half_the_size(size):
+    image = networks.noise(48, 60)
+    part = resize(image, size, None, (range(3, 20), range(5, 9)))
+    np.testing.assert_array_equal(part, resize(image, size)[5:9, 3:20])
+
+
+def test_a_part_takes_no_memory_for_the_whole_picture():
+    tracemalloc.start()
+    try:
+        part = resize(networks.noise(3, 3000), (416_000, 416), None, (range(8), range(416)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert part.shape == (416, 8, 3)
+    assert peak < 2**20

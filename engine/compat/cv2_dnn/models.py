@@ -96,7 +96,11 @@ class Model:
         size = self._size or self.net.size
         blob = blobFromImage(frame, self._scale, size, self._mean, self._swap, self._crop)
         self.net.setInput(blob)
-        return self.net.forward(self._outputs or self.net.getUnconnectedOutLayersNames())
+        return self.net.forward(self._output_names)
+
+    @property
+    def _output_names(self) -> tuple[str, ...]:
+        return self._outputs or self.net.getUnconnectedOutLayersNames()
 
 
 class DetectionModel(Model):
@@ -163,7 +167,13 @@ class ClassificationModel(Model):
 
     def classify(self, frame: Array) -> tuple[int, float]:
         """Return the number of the best class and its score."""
-        scores = self.predict(frame)[0].reshape(-1)
+        outputs = self.predict(frame)
+        if len(outputs) != 1 or self.net.detects(self._output_names):
+            raise InputError(
+                "classify: expected a network with one output of scores, such as [softmax]. "
+                "For boxes see DetectionModel"
+            )
+        scores = outputs[0].reshape(-1)
         if self._softmax:
             scores = np.exp(scores - scores.max())
             scores /= scores.sum()

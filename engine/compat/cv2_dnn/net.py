@@ -184,6 +184,11 @@ class Net:
     def getUnconnectedOutLayersNames(self) -> tuple[str, ...]:
         return tuple(self._layers[number - 1].name for number in self.getUnconnectedOutLayers())
 
+    def detects(self, names: Sequence[str]) -> bool:
+        """Tell whether one of these layers is a detection layer, whose output is not scores."""
+        nodes = (self._network.nodes[self._layer(name).node] for name in names)
+        return any(node.layer.is_detection for node in nodes)
+
     def getLayersShapes(
         self, netInputShapes: Any = None, *, netInputShape: Any = None
     ) -> tuple[Array, Shapes, Shapes]:

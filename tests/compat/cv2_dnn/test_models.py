@@ -130,3 +130,19 @@ def test_a_classifier_detects_nothing(tmp_path):
     model = cv2_dnn.DetectionModel(*map(str, small_model(tmp_path, "classifier")))
     with pytest.raises(InputError, match=r"ends in \[yolo\] or \[region\]"):
         model.detect(IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs"), [("detector", []), ("detector", ["yolo_9"]), ("region", [])]
+)
+def test_a_detector_has_no_classes_of_a_picture(tmp_path, name, outputs):
+    model = cv2_dnn.ClassificationModel(*map(str, small_model(tmp_path, name)))
+    with pytest.raises(InputError, match=r"^classify: .* such as \[softmax\]\. .*DetectionModel$"):
+        model.setOutputNames(outputs).classify(IMAGE)
+
+
+def test_several_outputs_are_not_the_classes_of_a_picture(tmp_path):
+    model = cv2_dnn.ClassificationModel(*map(str, small_model(tmp_path, "classifier")))
+    model.setOutputNames(["softmax_4", "conv_0"])
+    with pytest.raises(InputError, match=r"^classify: expected a network with one output"):
+        model.classify(IMAGE)

@@ -148,6 +148,7 @@ def parser_of(command: str, module: ModuleType | None = None) -> Parser:
 
 
 def _dispatch(argv: Sequence[str]) -> int:
+    argv = darknet_options.after_command(argv)
     first = argv[0] if argv else None
     if first is None or first in ("-h", "--help"):
         print(_overview(), file=sys.stdout if first else sys.stderr)

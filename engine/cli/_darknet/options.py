@@ -155,6 +155,17 @@ def run_action(command: str, arguments: argparse.Namespace, actions: Actions) ->
     return actions[action](arguments)
 
 
+def after_command(argv: Sequence[str]) -> list[str]:
+    """Return a command line with -i N and -nogpu, which darknet finds anywhere, after its command.
+
+    Options of a command come after it here, and only some commands have these two.
+    """
+    end = 0
+    while end < len(argv) and argv[end] in ("-i", "-nogpu"):
+        end += 2 if argv[end] == "-i" else 1
+    return [*argv[end : end + 1], *argv[:end], *argv[end + 1 :]]
+
+
 def is_typed_for_darknet(argv: Sequence[str], known: Collection[str]) -> bool:
     """Return whether options are darknet's, and none is a long one that a command of ours knows."""
     darknets = {option.name for option in (*OPTIONS, *IGNORED)} - set(known)

@@ -64,16 +64,52 @@ def test_what_is_unknown_is_one_line_with_a_hint(capsys, words, message):
     assert message in line
 
 
-@pytest.mark.parametrize(("words", "device"), [([], "auto"), (["-i", "0"], "auto")])
-def test_the_first_gpu_is_optional(monkeypatch, words, device):
-    asked = []
+@pytest.fixture
+def asked(monkeypatch):
+    """Collect the devices that networks are to be loaded on."""
+    devices = []
 
     def load(*_, **more):
-        asked.append(more["device"])
+        devices.append(more["device"])
         raise KeyboardInterrupt
 
     monkeypatch.setattr("engine.load", load)
+    return devices
+
+
+@pytest.mark.parametrize(("words", "device"), [([], "auto"), (["-i", "0"], "auto")])
+def test_the_first_gpu_is_optional(asked, words, device):
     assert cli.main(["detector", "test", *MODEL, "set/2.png", *words]) == 130
     assert cli.main(["detector", "test", *MODEL, "set/2.png", "-i", "1"]) == 130
     assert cli.main(["detector", "test", *MODEL, "set/2.png", "-i", "-1"]) == 130
     assert asked == [device, "cuda:1", "cpu"]
+
+
+@pytest.mark.parametrize(
+    ("words", "device"),
+    [
+        (["-i", "0"], "auto"),
+        (["-i", "1"], "cuda:1"),
+        (["-nogpu"], "cpu"),
+        (["-nogpu", "-i", "1"], "cpu"),
+    ],
+)
+def test_the_gpu_may_come_before_the_command(asked, words, device):
+    assert cli.main([*words, "detector", "test", *MODEL, "set/2.png"]) == 130
+    assert cli.main([*words, "detect", *MODEL, "set/2.png"]) == 130
+    assert asked == [device, device]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-i", "0"], "no command '-i'."),
+        (["-i", "x", "detector", "test"], "argument -i: invalid int value: 'x'"),
+        (["-i", "0", "evaluate"], "-i is darknet's option. Here it is --device cuda:N"),
+        (["-nogpu", "ops", "my.cfg"], "ops is darknet's command. Here it is info"),
+    ],
+)
+def test_options_before_other_commands_are_one_line(capsys, words, message):
+    assert cli.main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line

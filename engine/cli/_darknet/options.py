@@ -130,9 +130,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if kind is None:
             parser.add_argument(name, dest=dest, action="store_true", help=text)
         elif kind is str:
-            parser.add_argument(name, dest=dest, metavar="X", help=text)
+            parser.add_argument(name, action=_StoreFirst, dest=dest, metavar="X", help=text)
         else:
-            parser.add_argument(name, dest=dest, type=kind, metavar="N", help=text)
+            parser.add_argument(
+                name, action=_StoreFirst, dest=dest, type=kind, metavar="N", help=text
+            )
+
+
+class _StoreFirst(argparse.Action):
+    """Keep the first value of a repeated option, as darknet does; argparse keeps the last."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest) is None:
+            setattr(namespace, self.dest, values)
 
 
 def add_action(parser: argparse.ArgumentParser, actions: Collection[str], files: str) -> None:

@@ -1,5 +1,7 @@
 """Darknet's options: all are accepted by its commands, and every other command names ours."""
 
+from importlib import import_module
+
 import pytest
 
 from engine import cli
@@ -38,6 +40,23 @@ def test_spellings_of_the_fork(words):
     parser = cli.parser_of("detector")
     assert parser.parse(["test", "a", *words, "--ext-output", "-noshow"]).thresh == 0.5
     assert parser.parse(["demo", "a", "-camera", "2"]).c == 2
+
+
+@pytest.mark.parametrize("command", ["detector", "classifier", "yolo"])
+def test_the_first_of_a_repeated_option_counts(command):
+    parser = cli.parser_of(command)
+    for name, kind, _ in (*options.OPTIONS, *options.IGNORED):
+        if kind is not None:
+            words = ["test", "a", name, "0", "b", name, "2", f"{name}=3"]
+            parsed = parser.parse(words)
+            assert getattr(parsed, name[1:]) == kind("0")
+            assert parsed.files == ["a", "b"]
+    detect = cli.parser_of("detect", import_module("engine.cli._darknet.detect"))
+    assert detect.parse(["a", "-thresh", "0.5", "--threshold=0.25"]).thresh == 0.5
+
+
+def test_the_last_of_a_repeated_option_counts_for_our_commands():
+    assert cli.parser_of("detect").parse(["--nms", "0.5", "--nms", "0.25"]).nms == 0.25
 
 
 def test_values_and_file_names_are_left_alone():

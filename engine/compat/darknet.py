@@ -105,11 +105,16 @@ Scored = tuple[str, float, Xywh]  # label, probability, box
 
 _INSTEAD = {
     "array_to_image": "Use make_image() and copy_image_from_bytes()",
+    "free_ptrs": "Python frees what is no longer used",
     "hasGPU": "Networks run on a GPU if there is one; set_gpu(-1) selects the CPU",
+    "init_cpu": "Nothing has to be prepared; set_gpu(-1) selects the CPU",
     "lib": "Functions of the library are functions of this module, such as predict_image()",
+    "make_network_boxes": "Use predict_image() and get_network_boxes(), which makes them",
     "network_predict": "Use predict_image(), or engine.load(…).forward() for arrays",
+    "non_max_suppression_fast": "Use do_nms_sort() or do_nms_obj() before remove_negatives()",
     "performBatchDetect": "Use network_predict_batch()",
     "performDetect": "Use load_network() and detect_image()",
+    "predict": "Use predict_image(), or engine.load(…).forward() for arrays",
 }
 
 _device = "auto"  # global, because set_gpu() is called before load_network()
@@ -121,6 +126,11 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept any name
         """Say what to use in place of a name of darknet.py that is not here."""
         hint = f". {_INSTEAD[name]}" if name in _INSTEAD else ""
         raise AttributeError(f"{name}: engine.compat.darknet has none{hint}")
+
+
+def __dir__() -> list[str]:
+    """Return the names of darknet.py only, of which Python suggests one for a misspelt name."""
+    return __all__
 
 
 # ---------------------------------------------------------------- networks
@@ -406,8 +416,9 @@ def remove_negatives(
 ) -> list[Scored]:
     """Return (label, probability, (x, y, w, h)) of each box and class with probability above 0."""
     return [
-        (class_names[number], found.prob[number], (*found.bbox,))
+        (class_names[number], found.prob[number], box)
         for found in (detections[row] for row in range(_plain(num)))
+        for box in [(*found.bbox,)]
         for number in np.flatnonzero(found.prob > 0).tolist()
         if number < len(class_names)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,15 +12,6 @@ from engine.arrays import Array
 from engine.compat.plain_results import PlainResults
 from engine.detector import Detector
 from engine.errors import InputError
-
-
-class BOX(NamedTuple):
-    """A box as centre and size."""
-
-    x: float = 0.0
-    y: float = 0.0
-    w: float = 0.0
-    h: float = 0.0
 
 
 class Numbers(PlainResults):
@@ -46,6 +37,38 @@ class Numbers(PlainResults):
         """Give functions of NumPy a plain array, since they calculate with slices."""
         plain = (np.asarray(each) if isinstance(each, Numbers) else each for each in args)
         return super().__array_function__(func, types, tuple(plain), kwargs)
+
+
+def _side(place: int) -> Any:
+    """Return a property that is a number of a box."""
+
+    def get(box: BOX) -> float:
+        return float(box.item(place))
+
+    def put(box: BOX, value: float) -> None:
+        box[place] = value
+
+    return property(get, put)
+
+
+class BOX(Numbers):
+    """A box as centre and size; they can be written, and read as four numbers in a row."""
+
+    def __new__(cls, x: float = 0.0, y: float = 0.0, w: float = 0.0, h: float = 0.0) -> BOX:
+        return np.array((x, y, w, h), np.float32).view(cls)
+
+    x, y, w, h = map(_side, range(4))
+
+    def __eq__(self, other: object) -> Any:
+        return np.array_equal(np.asarray(self), cast("Any", other))
+
+    def __ne__(self, other: object) -> Any:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "BOX(x={}, y={}, w={}, h={})".format(*self)
 
 
 @dataclass(eq=False)
@@ -92,13 +115,37 @@ class METADATA:
     names: list[Name] = field(default_factory=list)
 
 
-@dataclass(frozen=True, eq=False)
 class DETECTION:
-    """One box with a probability for each class."""
+    """One box with a probability for each class; what is written to it is in its Detections."""
 
-    bbox: BOX = field(default_factory=BOX)
-    prob: Numbers = field(default_factory=lambda: np.empty(0, np.float32).view(Numbers))
-    objectness: float = 0.0
+    __slots__ = ("_bbox", "_objectness", "_prob")
+
+    def __init__(
+        self, bbox: BOX | None = None, prob: Array | None = None, objectness: Any = 0.0
+    ) -> None:
+        self._bbox = BOX() if bbox is None else bbox
+        self._prob = (np.empty(0, np.float32) if prob is None else prob).view(Numbers)
+        self._objectness: Array = np.asarray(objectness, np.float32)  # of one number
+
+    @property
+    def bbox(self) -> BOX:
+        return self._bbox
+
+    @bbox.setter
+    def bbox(self, box: BOX) -> None:
+        self._bbox[:] = box
+
+    @property
+    def prob(self) -> Numbers:
+        return self._prob
+
+    @property
+    def objectness(self) -> float:
+        return float(self._objectness)
+
+    @objectness.setter
+    def objectness(self, value: float) -> None:
+        self._objectness[...] = value
 
     @property
     def classes(self) -> int:
@@ -108,6 +155,10 @@ class DETECTION:
     def best_class_idx(self) -> int:
         """The class with the highest probability, or -1 if NMS has suppressed all."""
         return int(self.prob.argmax()) if (self.prob > 0).any() else -1
+
+    def __repr__(self) -> str:
+        values = f"prob={self.prob!r}, objectness={self.objectness!r}"
+        return f"DETECTION(bbox={self.bbox!r}, {values})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +173,7 @@ class Detections:
         return len(self.xywh)
 
     def __getitem__(self, row: int) -> DETECTION:
-        box = BOX(*self.xywh[row].tolist())
-        return DETECTION(box, self.prob[row].view(Numbers), float(self.objectness[row]))
+        return DETECTION(self.xywh[row].view(BOX), self.prob[row], self.objectness[row, ...])
 
     def __iter__(self) -> Iterator[DETECTION]:
         return (self[row] for row in range(len(self)))

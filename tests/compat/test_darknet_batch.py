@@ -139,12 +139,22 @@ def test_structures_are_made_without_arguments():
         ("performDetect", "detect_image"),
         ("performBatchDetect", "network_predict_batch"),
         ("array_to_image", "copy_image_from_bytes"),
+        ("non_max_suppression_fast", "do_nms_sort"),
+        ("predict", "predict_image"),
+        ("init_cpu", "set_gpu"),
+        ("make_network_boxes", "get_network_boxes"),
+        ("free_ptrs", "frees"),
     ],
 )
 def test_missing_names_say_what_to_use(name, instead):
     with pytest.raises(AttributeError, match=rf"^{name}: .* has none\. .*{instead}"):
         getattr(darknet, name)
     assert not hasattr(darknet, "nothing")
+
+
+def test_names_that_python_suggests_are_public():
+    """Python picks what a misspelt name may mean from dir()."""
+    assert dir(darknet) == darknet.__all__
 
 
 def test_a_letterboxed_prediction(loaded, pictures):

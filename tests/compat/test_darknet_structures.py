@@ -69,3 +69,39 @@ def test_the_inlined_loop_of_scripts_can_be_written_as_json(found):
                 result.append((name, found[row].prob[number], (box.x, box.y, box.w, box.h)))
     assert len(json.loads(json.dumps(result))) == 4
     assert result == darknet.remove_negatives(found, names, 2)
+
+
+def test_what_is_written_to_a_detection_is_written_to_all(found):
+    first, held = found[0], found[0].bbox
+    first.bbox.x = 51
+    first.bbox.w /= 2
+    first.objectness = 0.5
+    assert (held.x, held.w, found[0].objectness) == (51, 15, 0.5)
+    found[1].bbox = darknet.BOX(1, 2, 3, 4)
+    found[1].bbox[1] += 1
+    expected = [[51, 40, 15, 20], [1, 3, 3, 4]]
+    assert found.xywh.tolist() == expected
+    boxes = [box for *_, box in darknet.remove_negatives(found, ["cat", "dog", "cow"], 2)]
+    assert boxes == [(*expected[0],)] * 2 + [(*expected[1],)] * 2
+    with pytest.raises(AttributeError):
+        first.bobx = None
+
+
+def test_a_box_is_four_numbers():
+    box = darknet.BOX(1, 2, h=4)
+    box.y = 2.5
+    assert (box.x, box.y, box.w, box.h) == (*box,) == tuple(box[:]) == (1, 2.5, 0, 4)
+    assert {type(each) for each in (box.x, box[1], *box)} == {float}
+    assert box == (1, 2.5, 0, 4) == box
+    assert box != darknet.BOX()
+    assert box not in (None, 3, "dog")
+    assert repr(box) == "BOX(x=1.0, y=2.5, w=0.0, h=4.0)"
+    assert darknet.bbox2points(darknet.BOX(10, 10, 4, 6)) == (8, 7, 12, 13)
+
+
+def test_a_detection_of_its_own():
+    made, other = darknet.DETECTION(), darknet.DETECTION(darknet.BOX(1, 2, 3, 4), PROB[0], 0.75)
+    made.bbox.x, made.objectness = 5, 0.25
+    assert (made.bbox.x, made.objectness, made.classes, made.best_class_idx) == (5, 0.25, 0, -1)
+    assert (other.bbox.h, other.objectness, other.classes, other.best_class_idx) == (4, 0.75, 3, 0)
+    assert repr(other).startswith("DETECTION(bbox=BOX(x=1.0, ")

@@ -54,15 +54,25 @@ _DEVICES = {
 }
 
 
-class Layer(NamedTuple):
-    """The result of getLayer()."""
-
+class _NameAndType(NamedTuple):
     name: str
     type: str
+
+
+class Layer(_NameAndType):
+    """The result of getLayer()."""
+
+    __slots__ = ()
 
     def outputNameToIndex(self, outputName: str) -> int:
         """Return 0 for the name of the layer, or -1: samples look for a second input this way."""
         return 0 if outputName in ("", self.name) else -1
+
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Name the module whose Layer lacks a member of OpenCV's."""
+            raise AttributeError(f"{name}: Layer of engine.compat.cv2_dnn has none")
 
 
 class _Compiled(NamedTuple):

@@ -245,6 +245,8 @@ def test_a_method_that_is_missing(detector):
     with pytest.raises(AttributeError, match=r"^dump: Net of engine\.compat\.cv2_dnn has none$"):
         detector.dump()
     assert not hasattr(detector, "getMemoryConsumption")
+    with pytest.raises(AttributeError, match=r"^blobs: Layer of engine\.compat\.cv2_dnn has none$"):
+        _ = detector.getLayer(1).blobs
 
 
 def test_an_empty_net():

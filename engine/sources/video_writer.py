@@ -31,6 +31,14 @@ def extension_for(name: str) -> str:
     return suffix if suffix in _SUPPORTED and "://" not in name else _DEFAULT
 
 
+def check_extension(path: str) -> None:
+    """Refuse the name of a file whose extension is of no video that can be written."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in _SUPPORTED:
+        known = ", ".join(sorted(_SUPPORTED & VIDEO_EXTENSIONS))
+        raise InputError(f"{shown(path)}: expected one of {known}, got {suffix!r}")
+
+
 class VideoWriter:
     """Writes frames at their original times, scaled to the size of the first one."""
 
@@ -40,10 +48,8 @@ class VideoWriter:
         assert item.frame
         first = item.frame
 
+        check_extension(str(file.path))
         suffix = file.path.suffix.lower()
-        if suffix not in _SUPPORTED:
-            known = ", ".join(sorted(_SUPPORTED & VIDEO_EXTENSIONS))
-            raise InputError(f"{shown(str(file.path))}: expected one of {known}, got {suffix!r}")
         self._file = file
         self._rate = min(first.rate.limit_denominator(1001), _MAX_RATE)
         self._start = first.seconds

@@ -48,6 +48,10 @@ class DemoOutputs:
         self._document: DarknetDocument | None = None
         self._mjpeg: MjpegPort | None = None
         self._json: JsonPort | None = None
+        if self._video_path:
+            from engine.sources.video_writer import check_extension
+
+            check_extension(self._video_path)
 
     @property
     def are_visible(self) -> bool:

@@ -162,6 +162,17 @@ def test_mistakes_are_one_line(capsys, words, status, message):
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.parametrize("name", ["res.xyz", "res"])
+def test_a_video_that_cannot_be_written_is_refused_before_the_network_is_read(capsys, here, name):
+    (here / "not.weights").write_bytes(b"")
+    words = ["detector", "demo", *MODEL[:2], "not.weights", "street.mp4", "-nogpu"]
+    assert cli.main([*words, "-out_filename", name]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    (line,) = shown.err.splitlines()
+    assert line.startswith(f"Error: {name}: expected one of .avi, ")
+
+
 def test_a_missing_window_is_told(capsys):
     assert cli.main([*COMMAND[:-1]]) == 0
     assert "no window is opened. See -out_filename" in capsys.readouterr().err

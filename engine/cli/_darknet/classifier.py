@@ -63,11 +63,11 @@ def valid(arguments: argparse.Namespace, model: Files) -> int:
 
     options = _options(model)
     paths = files.listed(model.data, "valid")
+    names = _names(model, options)
     failures = 0
-    with network.load(arguments, model, names=_names(model, options), task="classifier") as net:
+    with network.load(arguments, model, names=names, task="classifier") as net:
         labels: Sequence[str] = net.labels
-        if "labels" in options:
-            file = find_file(model.data, "labels")
+        if "labels" in options and (file := find_file(model.data, "labels")) != names:
             labels = read_names(file, len(net.labels), allow_longer=True)
         print(*network.heading(net, model, has_time=True), sep="\n")
         print(" TOP calculation...")

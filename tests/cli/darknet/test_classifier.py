@@ -39,6 +39,16 @@ def test_valid(capsys, model):
     assert capsys.readouterr().out == recorded("top.txt") + "\n"
 
 
+@pytest.mark.parametrize("names", ["names=class.labels\n", "names=./class.labels\n", ""])
+def test_names_and_labels_of_one_file_are_read_once(here, capsys, caplog, model, names):
+    with (here / "class.labels").open("a") as labels:
+        labels.write("one more\n")
+    (here / "class.data").write_text(f"valid=list.txt\nlabels=class.labels\n{names}top=2\n")
+    assert cli.main(["classifier", "valid", *model, "-nogpu"]) == 0
+    assert capsys.readouterr().out == recorded("top.txt") + "\n"
+    assert caplog.text.count("class.labels: has 7 names") == 1
+
+
 def test_the_number_of_classes_must_be_that_of_the_network(here, capsys, model):
     data = (here / "class.data").read_text().replace("classes=6", "classes=7")
     (here / "class.data").write_text(data)

@@ -16,8 +16,8 @@ _SHRINKS_ABOVE = 0.5  # the threshold that `eta` shrinks
 
 
 def NMSBoxes(
-    bboxes: Sequence[Any] | Array,
-    scores: Sequence[float] | Array,
+    bboxes: Sequence[Any] | Array | None,
+    scores: Sequence[float] | Array | None,
     score_threshold: float,
     nms_threshold: float,
     eta: float = 1.0,
@@ -32,9 +32,9 @@ def NMSBoxes(
 
 
 def NMSBoxesBatched(
-    bboxes: Sequence[Any] | Array,
-    scores: Sequence[float] | Array,
-    class_ids: Sequence[int] | Array,
+    bboxes: Sequence[Any] | Array | None,
+    scores: Sequence[float] | Array | None,
+    class_ids: Sequence[int] | Array | None,
     score_threshold: float,
     nms_threshold: float,
     eta: float = 1.0,
@@ -46,7 +46,7 @@ def NMSBoxesBatched(
     """
     _check_limits(nms_threshold, eta)
     boxes, numbers = _checked(bboxes, scores)
-    classes = np.asarray(class_ids, np.float64).reshape(-1)
+    classes = _array(class_ids, np.float64).reshape(-1)
     if len(classes) != len(boxes):
         raise InputError(f"class_ids: expected {len(boxes)}, one for each box, got {len(classes)}")
     # As in OpenCV, boxes of different classes are moved apart until they cannot overlap.
@@ -82,13 +82,18 @@ def _check_limits(nms_threshold: float, eta: float) -> None:
 
 def _checked(bboxes: Any, scores: Any) -> tuple[Array, Array]:
     try:
-        boxes = np.asarray(bboxes, np.float64).reshape(-1, 4)
-        numbers = np.asarray(scores, np.float32).reshape(-1)
+        boxes = _array(bboxes, np.float64).reshape(-1, 4)
+        numbers = _array(scores, np.float32).reshape(-1)
     except (TypeError, ValueError):
         raise InputError("bboxes: expected rows of left, top, width and height") from None
     if len(boxes) != len(numbers):
         raise InputError(f"scores: expected {len(boxes)}, one for each box, got {len(numbers)}")
     return boxes, numbers
+
+
+def _array(values: Any, kind: type[np.generic]) -> Array:
+    """Return an array, which is empty for None as in OpenCV."""
+    return np.asarray(() if values is None else values, kind)
 
 
 def _kept(

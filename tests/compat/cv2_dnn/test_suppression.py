@@ -146,3 +146,16 @@ def test_a_negative_threshold_of_scores():
         cv2_dnn.NMSBoxes(boxes, scores, -1, 0.4)
     with pytest.raises(InputError, match="nms_threshold: expected 0 or more, got -1"):
         cv2_dnn.NMSBoxesBatched(boxes, scores, [0, 0], 0.1, -1)
+
+
+def test_none_is_no_boxes():
+    """As for OpenCV, whose functions take None for an empty array."""
+    for boxes, scores in ((None, None), ([], None), (None, [])):
+        assert cv2_dnn.NMSBoxes(boxes, scores, 0.5, 0.4) == ()
+        assert cv2_dnn.NMSBoxesBatched(boxes, scores, None, 0.5, 0.4) == ()
+    with pytest.raises(InputError, match="scores: expected 1, one for each box, got 0"):
+        cv2_dnn.NMSBoxes([[1, 2, 3, 4]], None, 0.5, 0.4)
+    with pytest.raises(InputError, match="scores: expected 0, one for each box, got 1"):
+        cv2_dnn.NMSBoxes(None, [0.5], 0.5, 0.4)
+    with pytest.raises(InputError, match="class_ids: expected 1, one for each box, got 0"):
+        cv2_dnn.NMSBoxesBatched([[1, 2, 3, 4]], [0.5], None, 0.5, 0.4)

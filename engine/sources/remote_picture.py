@@ -71,9 +71,9 @@ class RemotePicture:
         ):
             opener.add_handler(handler)
         headers = {"User-Agent": f"engine/{__version__}"}
-        request = urllib_request.Request(self.name, headers=headers)
         content = bytearray()
         try:
+            request = urllib_request.Request(self.name, headers=headers)
             response = opener.open(request, timeout=self.read_timeout)
             if response is None:  # no handler knows the scheme of a redirect
                 raise OSError("was redirected to an address that is not http: or https:")

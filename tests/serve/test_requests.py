@@ -515,6 +515,11 @@ def test_picture_at_a_url_is_detected(detector, pictures, public_loopback):
         entries = post(server, "/detect", {"images": images}).found["images"]
         assert "expected an address with http" in entries[1]["error"]
         assert [set(each) >= {"detections"} for each in entries] == [True, False, True]
+        images = [text(pictures[1]), {"url": "http://[::1/"}]
+        entries = post(server, "/detect", {"images": images}).found["images"]
+        assert [set(each) >= {"detections"} for each in entries] == [True, False]
+        assert "Invalid IPv6" in entries[1]["error"]
+        assert post(server, "/picture", {"url": "http://ex\u2100ample.org/"}).status == 422
         reply = post(server, "/picture", {"url": site + "/a.png"})
         assert (reply.content, reply.headers["Content-Type"]) == (pictures[0], "image/png")
         reply = post(server, "/picture", {"url": site + "/text"})

@@ -100,7 +100,15 @@ def test_a_host_that_does_not_exist_is_named_in_words(monkeypatch):
         read(RemotePicture("http://nothing.invalid/a.jpg"))
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:1/a.jpg", "http://127.0.0.1:x/a.jpg"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://127.0.0.1:1/a.jpg",
+        "http://127.0.0.1:x/a.jpg",
+        "http://[::1/a.jpg",
+        "http://ex\u2100ample.org/a.jpg",
+    ],
+)
 def test_addresses_without_a_server_are_image_errors(address):
     with pytest.raises(ImageError, match="picture: cannot be read"):
         read(RemotePicture(address))

@@ -38,41 +38,28 @@ DEVICE unsigned pack_half2(float low, float high)
 DEVICE float low_of(unsigned pair) { return to_float(half{(unsigned short)pair}); }
 DEVICE float high_of(unsigned pair) { return to_float(half{(unsigned short)(pair >> 16)}); }
 
-DEVICE unsigned add_half2(unsigned a, unsigned b)
-{
-    unsigned sum;
-    asm("add.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
-    return sum;
-}
+// Defines a function of two pairs that is one instruction.
+#define HALF2(name, instruction)                                       \
+    DEVICE unsigned name(unsigned a, unsigned b)                       \
+    {                                                                  \
+        unsigned both;                                                 \
+        asm(instruction " %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b)); \
+        return both;                                                   \
+    }
+HALF2(add_half2, "add.f16x2")
+HALF2(multiply_half2, "mul.f16x2")
 
-DEVICE unsigned multiply_half2(unsigned a, unsigned b)
-{
-    unsigned product;
-    asm("mul.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-    return product;
-}
-
-// The larger values; a number is larger than NaN.
+// The larger values; a number is larger than NaN for the first, and NaN for the second.
+#if __CUDA_ARCH__ >= 800
+HALF2(max_half2, "max.f16x2")
+HALF2(max_half2_nan, "max.NaN.f16x2")
+#else
 DEVICE unsigned max_half2(unsigned a, unsigned b)
 {
-#if __CUDA_ARCH__ >= 800
-    unsigned most;
-    asm("max.f16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
-    return most;
-#else
     return pack_half2(fmaxf(low_of(a), low_of(b)), fmaxf(high_of(a), high_of(b)));
-#endif
-}
-
-#if __CUDA_ARCH__ >= 800
-// The larger values; NaN is larger than a number.
-DEVICE unsigned max_half2_nan(unsigned a, unsigned b)
-{
-    unsigned most;
-    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
-    return most;
 }
 #endif
+#undef HALF2
 #else
 #include <half_on_host.h>  // the same functions in C++, for tests that run kernels on the host
 #endif

@@ -74,20 +74,20 @@ class Tensor(Values):
         self, *options: Any, dim: Any = None, keepdim: builtins.bool = False, **named: Any
     ) -> Any:
         """Return the largest value as NumPy does, or along `dim` values and indices, as torch."""
-        if dim is None:
-            return self._made(np.asarray(self).max(*options, **named))
-        return self._extreme("max", dim, keepdim)
+        return self._extreme("max", dim, keepdim, *options, **named)
 
     def min(
         self, *options: Any, dim: Any = None, keepdim: builtins.bool = False, **named: Any
     ) -> Any:
         """Return the smallest value as NumPy does, or along `dim` values and indices, as torch."""
-        if dim is None:
-            return self._made(np.asarray(self).min(*options, **named))
-        return self._extreme("min", dim, keepdim)
+        return self._extreme("min", dim, keepdim, *options, **named)
 
-    def _extreme(self, name: str, dim: Any, keepdim: builtins.bool) -> Extreme:
+    def _extreme(
+        self, name: str, dim: Any, keepdim: builtins.bool, *options: Any, **named: Any
+    ) -> Any:
         plain = np.asarray(self)
+        if dim is None:
+            return self._made(getattr(plain, name)(*options, **named))
         found = (
             getattr(plain, f"{kind}{name}")(axis=dim, keepdims=keepdim) for kind in ("", "arg")
         )

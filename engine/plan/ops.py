@@ -428,7 +428,7 @@ class Softmax(Op):
 
 @dataclass(frozen=True)
 class MaxPool(Op):
-    """out[c,y,x] = max over the window's cells inside src; -FLT_MAX if there are none."""
+    """out[c,y,x] = max over the window's cells inside src, or -FLT_MAX without any."""
 
     src: Tensor
     window: Window

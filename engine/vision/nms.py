@@ -131,7 +131,7 @@ def _survivors_of_large_group(boxes: Array, worse: Array, suppression: Suppressi
 
 
 def _neighbours(boxes: Array) -> Neighbours | None:
-    """Return an index of boxes, or None if so many are near each other that a table is faster."""
+    """Return an index of boxes, or None if a table is faster: many are near each other."""
     edges = np.vstack(_edges(boxes)).T
     near = Neighbours(edges, np.zeros(len(edges), np.int64), (1.0, 1.0))
     return near if near.count() < len(edges) ** 2 / _TABLE_SPEED else None

@@ -234,7 +234,7 @@ class YOLO:
 
         Identities begin anew with each video and each call, unless `persist`: for a loop that
         passes one frame after another. `conf` is 0.1, since boxes of low scores continue tracks.
-        If nothing is followed in a picture, its `boxes.id` is None.
+        A picture in which nothing is followed has None as its `boxes.id`.
         """
         check_tracker(tracker)
         given = self._options(options, "track()")

@@ -149,7 +149,7 @@ def test_a_negative_threshold_of_scores():
 
 
 def test_none_is_no_boxes():
-    """As for OpenCV, whose functions take None for an empty array."""
+    """OpenCV takes None for an empty array, too."""
     for boxes, scores in ((None, None), ([], None), (None, [])):
         assert cv2_dnn.NMSBoxes(boxes, scores, 0.5, 0.4) == ()
         assert cv2_dnn.NMSBoxesBatched(boxes, scores, None, 0.5, 0.4) == ()

@@ -26,9 +26,10 @@ from engine.backends.cuda.runtime.slot import POINTER, Job, Key, Slot
 from engine.backends.cuda.runtime.step_runner import StepRunner
 from engine.plan.ops import Op
 
-# One is read, one is on the device, and one waits for the device. The others are filled: a thread
-# copies arrays in about five times as long as the fastest networks run.
-SLOTS = 6
+# A thread copies arrays in about five times as long as the fastest networks run. While as many
+# slots as there are such threads are filled, one run is on the device and one waits for it.
+SUBMITTERS = 6
+SLOTS = SUBMITTERS + 2
 _MOST_GRAPHS = 8
 _COPIES = 10  # of a step in a graph that measures it
 _SPARE = 1.5  # times as many candidates as in earlier runs are copied without being asked for

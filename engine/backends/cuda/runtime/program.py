@@ -34,7 +34,7 @@ from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.weights import Prepare, lay_out_weights, prepare
 from engine.backends.cuda.runtime import detection_buffer, nms_buffer, overflow, picture_staging
 from engine.backends.cuda.runtime.detection_buffer import FLAG, HEADER_WORDS, WORD
-from engine.backends.cuda.runtime.device_program import SLOTS, DeviceProgram
+from engine.backends.cuda.runtime.device_program import SLOTS, SUBMITTERS, DeviceProgram
 from engine.backends.cuda.runtime.picture_staging import Arrangement
 from engine.backends.cuda.runtime.slot import Decoding, Job, Recipe, Slot
 from engine.backends.cuda.runtime.tickets import Slots, SlotTicket, is_for_host, select
@@ -56,7 +56,7 @@ class CudaProgram:
     """Safe for many threads; each gets the answers for its own images."""
 
     runs_ahead = 3  # one is filled, one is on the device, and one waits for the device
-    submitters = SLOTS
+    submitters = SUBMITTERS
     scales_pictures = True
 
     def __init__(

@@ -1,4 +1,7 @@
-"""Read YOLO's label files: a line "class x y width height" per object, relative to the picture."""
+"""Read YOLO's label files: a line "class x y width height" per object, relative to the picture.
+
+A line of a segmentation, "class x y x y x y …", stands for the box around its corners.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from engine.errors import InputError
 from engine.evaluate.examples import Objects
 from engine.evaluate.text_files import read_text
 from engine.files.naming import shown
+
+_BEYOND = 0.01  # of the picture, by which rounding may put a corner outside
 
 
 def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list[str]) -> Objects:
@@ -37,15 +42,16 @@ def read_lines(path: Path, classes: int, problems: list[str]) -> list[tuple[int,
 
 
 def _parse(words: list[str], classes: int) -> tuple[int, list[float]]:
-    if len(words) != 5:
+    is_polygon = len(words) >= 7 and len(words) % 2 == 1
+    if len(words) != 5 and not is_polygon:
         hint = ". Write labels without --save-conf" if len(words) == 6 else ""
         raise InputError(f"expected class x y width height, got {len(words)} columns{hint}")
     class_id = _class_id(words[0], classes)
     try:
-        box = [float(word) for word in words[1:]]
+        values = [float(word) for word in words[1:]]
     except ValueError:
         raise InputError(f"expected class x y width height, got {_cut(' '.join(words))}") from None
-    x, y, width, height = box
+    x, y, width, height = box = _box_around(values) if is_polygon else values
     if not all(map(math.isfinite, box)):
         raise InputError(f"box: expected finite numbers, got {_cut(' '.join(words[1:]))}")
     if width <= 0 or height <= 0:
@@ -59,7 +65,22 @@ def _parse(words: list[str], classes: int) -> tuple[int, list[float]]:
     return class_id, box
 
 
+def _box_around(corners: Sequence[float]) -> list[float]:
+    """Return centre and size of the box around x y x y …"""
+    if not all(map(math.isfinite, corners)):
+        return [math.nan] * 4
+    for value in corners:
+        if not -_BEYOND <= value <= 1 + _BEYOND:
+            raise InputError(f"polygon: expected values from 0 to 1, got {value:g}. Keypoints?")
+    across, down = corners[::2], corners[1::2]
+    left, right, top, bottom = min(across), max(across), min(down), max(down)
+    return [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
+
+
 def _class_id(word: str, classes: int) -> int:
+    whole, point, zeros = word.partition(".")
+    if whole and point and not zeros.strip("0"):
+        word = whole  # numpy.savetxt and data frames write 58.0
     if not (word.isascii() and word.isdigit()):
         raise InputError(f"class: expected its number, got {_cut(word)}")
     class_id = int(word) if len(word) < 10 else classes

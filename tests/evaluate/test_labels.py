@@ -29,6 +29,20 @@ def test_line_gives_a_box_in_pixels(tmp_path):
     assert problems == []
 
 
+def test_polygon_stands_for_the_box_around_it(tmp_path):
+    text = "1 0.25 0.5 0.5 0.25 0.75 0.5 0.5 1.0\n0 0 0.5 1.004 0 1 -0.002\n"
+    objects, problems = read_yolo(tmp_path, text)
+    np.testing.assert_allclose(objects.boxes, [[50, 25, 100, 75], [0, -0.2, 200.8, 50.2]])
+    assert objects.class_ids.tolist() == [1, 0]
+    assert problems == []
+
+
+@pytest.mark.parametrize("word", ["1.0", "1.", "1.000000"])
+def test_a_whole_number_with_a_point_is_a_class(tmp_path, word):
+    objects, problems = read_yolo(tmp_path, f"{word} 0.5 0.5 0.2 0.4")
+    assert (objects.class_ids.tolist(), problems) == ([1], [])
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -38,10 +52,17 @@ def test_line_gives_a_box_in_pixels(tmp_path):
         ("-1 0.5 0.5 0.2 0.4", "class: expected its number, got '-1'"),
         ("2 0.5 0.5 0.2 0.4", "class: expected 0 to 1, got 2"),
         ("99999999999999999999999 0.5 0.5 0.2 0.4", "class: expected 0 to 1, got 999999"),
-        ("1.0 0.5 0.5 0.2 0.4", "class: expected its number, got '1.0'"),
+        ("1.5 0.5 0.5 0.2 0.4", "class: expected its number, got '1.5'"),
+        ("1. 5 0.5 0.5 0.2 0.4", "got 6 columns"),
+        (".0 0.5 0.5 0.2 0.4", "class: expected its number, got '.0'"),
+        ("2.0 0.5 0.5 0.2 0.4", "class: expected 0 to 1, got 2"),
         ("0 a b c d", "expected class x y width height, got '0 a b c d'"),
         ("0 nan 0.5 0.2 0.4", "box: expected finite numbers, got 'nan 0.5 0.2 0.4'"),
         ("0 0.5 inf 0.2 0.4", "box: expected finite numbers"),
+        ("0 0.1 0.1 0.9 0.1 nan 0.9", "box: expected finite numbers"),
+        ("0 0.1 0.1 0.9 0.1 0.5", "got 6 columns"),
+        ("0 0.1 0.1 0.5 0.1 0.9 0.1", "box: has no area: width 0.8, height 0"),
+        ("0 0.5 0.5 0.2 0.2 0.5 0.5 2 0.6 0.5 1", "polygon: expected values from 0 to 1, got 2"),
         ("0 0.5 0.5 0 0.4", "box: has no area: width 0, height 0.4"),
         ("0 0.5 0.5 0.2 -0.4", "box: has no area"),
         ("0 1.5 0.5 0.2 0.4", "box: lies outside the picture: x 1.5, y 0.5"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path, PurePath
@@ -11,7 +10,7 @@ from typing import Literal
 
 from engine.cli import _stdin
 from engine.errors import InputError
-from engine.files.atomic import NewFile, refuse_address, stream_number
+from engine.files.atomic import NewFile, check_stream, refuse_address, stream_number
 from engine.files.naming import shown
 from engine.files.real_paths import real
 from engine.sources.media import Media
@@ -106,14 +105,6 @@ def _read_error(option: str, path: str | Path) -> InputError:
     return InputError(f"{option} {shown(path)}: would replace a file that is read")
 
 
-def _check_stream(number: int) -> None:
-    """Raise an OSError if a descriptor is not open for writing."""
-    import fcntl  # not on Windows
-
-    if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
-        raise OSError(errno.EBADF, "is open for reading only")
-
-
 def check_output(
     option: str, path: str, reserved: ReservedPaths, *, overwrite: bool, hint: str = HINT
 ) -> None:
@@ -126,7 +117,7 @@ def check_output(
             raise InputError(f"{where}: expected a file, got a folder")
         reserved.reserve(option, path)
         if (stream := stream_number(path)) is not None:
-            _check_stream(stream)
+            check_stream(stream)
             return
         is_dangling = target.is_symlink() and not target.exists()
         if (target.is_file() or is_dangling) and not overwrite:

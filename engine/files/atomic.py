@@ -27,7 +27,7 @@ _NO_HARD_LINKS = {
 }
 _UNASKED = "Name another, or pass overwrite=True"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # a Path has one slash of two
-_STREAM = re.compile(r"/dev/(?:stdout|stderr|fd/[0-9]{1,9})")
+_STREAM = re.compile(r"/+dev/+(?:stdout|stderr|fd/+[0-9]{1,9})|/+proc/+self/+fd/+[0-9]{1,9}")
 _NUMBERS = {"stdout": 1, "stderr": 2}
 
 
@@ -74,6 +74,7 @@ class NewFile:
         """Open the part, or what is written directly."""
         if self._stream is None:
             return self.part.open(mode, **options)
+        check_stream(self._stream)
         if sys.stdout is not None:
             sys.stdout.flush()  # what was printed comes first
         # The name would open a file anew, and empty it: the shell may have asked to add to it.
@@ -138,6 +139,17 @@ def stream_number(path: str | Path) -> int | None:
         return None
     last = name.rpartition("/")[2]
     return _NUMBERS[last] if last in _NUMBERS else int(last)
+
+
+def check_stream(number: int) -> None:
+    """Raise an OSError if a descriptor is not open for writing."""
+    import fcntl  # not on Windows
+
+    # A stream that was closed when Python started has the number of any other file by now.
+    if (number, None) in ((1, sys.__stdout__), (2, sys.__stderr__)):
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        raise OSError(errno.EBADF, "is open for reading only")
 
 
 def refuse_existing(path: Path) -> None:

@@ -632,7 +632,9 @@ def test_device_files_are_written_in_place(detect):
 @pytest.mark.skipif(os.name == "nt", reason="/dev is of POSIX systems")
 @pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
 @pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
-@pytest.mark.parametrize("stream", ["/dev/stdout", "/dev/stderr", "/dev/fd/{}"])
+@pytest.mark.parametrize(
+    "stream", ["/dev/stdout", "/dev/stderr", "/dev/fd/{}", "//dev//fd/{}", "/proc/self/fd/{}"]
+)
 def test_a_stream_that_is_redirected_to_a_file_is_written_in_place(
     tiny_detector, tree, stream, option, overwrite
 ):
@@ -677,6 +679,17 @@ def test_a_stream_that_is_not_open_or_resumed_is_refused(detect):
     assert (done.status, done.err) == (2, message)
     done = detect("one", "--jsonl", "/dev/stdout", "--resume")
     assert (done.status, "--resume: expected a file from --jsonl" in done.err) == (2, True)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="/dev is of POSIX systems")
+def test_a_stream_that_was_closed_from_the_start_is_refused(tiny_detector, tree):
+    command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options, "one"]
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command, "--jsonl", "/dev/stdout"]
+    done = subprocess.run(
+        closed, cwd=tree, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    message = "Error: --jsonl /dev/stdout: cannot be written: Bad file descriptor\n"
+    assert (done.returncode, done.stderr) == (2, message)
 
 
 def test_unusual_labels_stay_inside_the_crops_folder(detect, tree, tmp_path):

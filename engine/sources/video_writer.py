@@ -31,12 +31,12 @@ def extension_for(name: str) -> str:
     return suffix if suffix in _SUPPORTED and "://" not in name else _DEFAULT
 
 
-def check_extension(path: str) -> None:
+def check_extension(path: str, option: str = "") -> None:
     """Refuse the name of a file whose extension is of no video that can be written."""
     suffix = Path(path).suffix.lower()
     if suffix not in _SUPPORTED:
         known = ", ".join(sorted(_SUPPORTED & VIDEO_EXTENSIONS))
-        raise InputError(f"{shown(path)}: expected one of {known}, got {suffix!r}")
+        raise InputError(f"{option}{shown(path)}: expected one of {known}, got {suffix!r}")
 
 
 class VideoWriter:

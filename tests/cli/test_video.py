@@ -137,11 +137,21 @@ def test_files_that_do_not_match_are_refused(detect, tree, arguments, message):
     assert {path.name for path in tree.iterdir()} == {"clip.mp4", "odd.mkv", "a.jpg"}
 
 
-def test_a_picture_for_a_video_is_refused_before_the_model_is_read(detect, tree):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("found.png", "expected a picture, got a video"),
+        (
+            "found.3gp",
+            "expected one of .avi, .m4v, .mkv, .mov, .mp4, .mts, .ts, .webm, got '.3gp'",
+        ),
+    ],
+)
+def test_a_file_for_no_video_is_refused_before_the_model_is_read(detect, tree, name, message):
     (tree / "unread.weights").write_bytes(b"")
-    done = detect("clip.mp4", "-o", "found.png", "--weights", "unread.weights")
+    done = detect("clip.mp4", "-o", name, "--weights", "unread.weights")
     assert (done.status, done.out) == (2, "")
-    assert done.err == "Error: -o found.png: expected a picture, got a video\n"
+    assert done.err == f"Error: -o {name}: {message}\n"
 
 
 def test_broken_video_is_counted_and_the_rest_is_read(detect, tree):

@@ -24,7 +24,7 @@ from engine.outputs.record import (
 )
 from engine.sources.item import Item
 from engine.sources.media import MediaKind
-from engine.sources.video_writer import extension_for
+from engine.sources.video_writer import check_extension, extension_for
 from engine.vision.encode import encode, format_of
 from engine.vision.extensions import VIDEO_EXTENSIONS
 
@@ -81,6 +81,8 @@ class Annotated(Sink):
         self._reserved = reserved
         self._sources: set[str] = set()  # that were written to the single file
         if is_one_file(target):
+            if Path(target).suffix.lower() in VIDEO_EXTENSIONS:
+                check_extension(target, "-o ")
             _output_files.check_output(
                 *("-o", target, reserved),
                 overwrite=existing != "refuse",

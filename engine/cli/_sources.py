@@ -178,6 +178,7 @@ def feed(
     from engine.cli import _stdin
     from engine.cli._output_names import common_folder
     from engine.sources import video
+    from engine.sources.address_kinds import AddressKinds
     from engine.sources.expand import STDIN, expand
     from engine.sources.media import MediaKind
     from engine.sources.reader import FrameSelection
@@ -188,15 +189,20 @@ def feed(
         arguments.stride, arguments.max_frames, arguments.reconnect, at_once=arguments.at_once
     )
     untrusted = arguments.untrusted
+    stopped = Event()
+    kind_asked = AddressKinds(stopped).of
     if STDIN in names:
         reserved = ReservedPaths(stdin=True)
         given = _reserving_lists(_stdin.names(), reserved)
-        from_stdin = _some(expand(names, recursive=arguments.recursive, stdin=given))
+        named_there = expand(names, recursive=arguments.recursive, stdin=given)
+        from_stdin = _some(map(kind_asked, named_there))
         known = tuple(each for each in names if each != STDIN)
         naming = _naming(os.path.abspath("."), arguments, output_folders)  # noqa: PTH100
         lazily = naming.assign_lazily(_reserving(from_stdin, reserved, output_folders))
-        return Feed(lazily, selection, None, known, (), untrusted, naming, reserved=reserved)
-    found = tuple(expand(names, recursive=arguments.recursive))
+        return Feed(
+            *(lazily, selection, None, known, (), untrusted, naming, stopped), reserved=reserved
+        )
+    found = tuple(map(kind_asked, expand(names, recursive=arguments.recursive)))
     if not found:
         raise InputError(_NOTHING_NAMED)
     goes_on = arguments.resume or arguments.overwrite
@@ -209,7 +215,7 @@ def feed(
     named = naming.assign(found)
     is_counted = not any(each.has_frames or each.kind is MediaKind.ARCHIVE for each in found)
     total = len(found) if is_counted else None
-    return Feed(named, selection, total, tuple(names), named, untrusted, naming)
+    return Feed(named, selection, total, tuple(names), named, untrusted, naming, stopped)
 
 
 def _reserving_lists(names: Iterable[str], reserved: ReservedPaths) -> Iterator[str]:

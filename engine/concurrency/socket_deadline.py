@@ -7,6 +7,7 @@ extension or one "100 Continue" every few seconds would hold the caller for ever
 from __future__ import annotations
 
 import http.client
+import math
 import os
 import socket
 import threading
@@ -18,12 +19,18 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+_LOOK_SECONDS = 0.1  # between two looks at whether the caller wants to stop
+
 
 class SocketDeadline:
-    """Shuts down all connections of its handlers at the deadline; use it in a `with` block."""
+    """Shuts down all connections of its handlers at the deadline; use it in a `with` block.
 
-    def __init__(self, seconds: float) -> None:
+    An event `stopped`, which another thread sets, moves the deadline to now.
+    """
+
+    def __init__(self, seconds: float, *, stopped: threading.Event | None = None) -> None:
         self.has_expired = False
+        self._stopped = stopped
         self._end = time.monotonic() + seconds
         self._sockets: list[socket.socket] = []
         self._is_over = False
@@ -53,11 +60,13 @@ class SocketDeadline:
         with self._changed:
             while not self._is_over:
                 remaining = self._end - time.monotonic()
-                if remaining <= 0:
+                is_stopped = self._stopped is not None and self._stopped.is_set()
+                if remaining <= 0 or is_stopped:
                     self.has_expired = True
                     self._shut_down()
                     return
-                self._changed.wait(remaining)
+                longest = math.inf if self._stopped is None else _LOOK_SECONDS
+                self._changed.wait(min(remaining, longest))
 
     def _shut_down(self) -> None:
         for each in self._sockets:

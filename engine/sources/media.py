@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from engine.files.naming import stem_and_suffix
 from engine.sources import archive
-from engine.vision.extensions import VIDEO_EXTENSIONS
+from engine.vision.extensions import VIDEO_EXTENSIONS, is_picture
 
 _PLAYLISTS = (".m3u8", ".mjpg", ".mjpeg", ".cgi")  # live streams that cameras serve over HTTP
 _FILE_SCHEME = "file://"
@@ -86,6 +86,11 @@ def kind_of(name: str) -> MediaKind:
     if scheme in _STREAMS or suffix in _PLAYLISTS:
         return MediaKind.LIVE
     return MediaKind.VIDEO if suffix in VIDEO_EXTENSIONS else MediaKind.URL
+
+
+def has_unknown_kind(name: str) -> bool:
+    """Tell whether a name is an address without a known ending; most are those of pictures."""
+    return is_url(name) and kind_of(name) is MediaKind.URL and not is_picture(url_path(name))
 
 
 def _suffix_of(path: str) -> str:

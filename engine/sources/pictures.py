@@ -15,9 +15,17 @@ import numpy as np
 
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
+from engine.sources.address_kinds import AddressKinds
 from engine.sources.expand import expand
 from engine.sources.item import Item
-from engine.sources.media import Media, MediaKind, is_camera, is_url, kind_of
+from engine.sources.media import (
+    Media,
+    MediaKind,
+    has_unknown_kind,
+    is_camera,
+    is_url,
+    kind_of,
+)
 from engine.sources.reader import FrameSelection, read_items, read_together
 from engine.vision.image import Source
 
@@ -62,7 +70,8 @@ def are_at_hand(sources: object) -> bool:
     """Tell whether no source has to be waited for: they are a list without live ones."""
     if not isinstance(sources, (list, tuple)):
         return isinstance(sources, np.ndarray)
-    return not any(is_endless(name_of(each) or "") for each in sources if not _is_ready(each))
+    names = (name_of(each) or "" for each in sources if not _is_ready(each))
+    return not any(is_endless(each) or has_unknown_kind(each) for each in names)
 
 
 def is_endless(name: str) -> bool:
@@ -130,7 +139,8 @@ def items_of(
             return given.kind
         return None
 
-    given = _expanded(sources, recursive=recursive)
+    kinds = AddressKinds(stopped)
+    given = _expanded(sources, kinds, recursive=recursive)
     if not selection.may_be_endless:
         given = map(_with_an_end, given)
     for kind, group in groupby(given, kind_together):
@@ -146,23 +156,29 @@ def items_of(
                 yield from read_items([each], selection, is_untrusted=is_untrusted, stopped=stopped)
 
 
-def _expanded(sources: Iterable[Any], *, recursive: bool) -> Iterator[Item | Media]:
+def _expanded(
+    sources: Iterable[Any], kinds: AddressKinds, *, recursive: bool
+) -> Iterator[Item | Media]:
     """Yield pictures as they are, and the media that all other names stand for."""
     for source in sources:
         name = name_of(source)
         if name is None or is_file(name):
             yield Item("picture" if name is None else name, source)
         else:
-            yield from expand([name], recursive=recursive)
+            yield from map(kinds.of, expand([name], recursive=recursive))
 
 
 def _with_an_end(given: Item | Media) -> Item | Media:
-    if isinstance(given, Media):
-        refuse_endless(given.name)
+    if isinstance(given, Media) and given.is_live:
+        raise _no_end_error(given.name)
     return given
 
 
 def refuse_endless(name: str) -> None:
     """Raise an error for a camera or a live stream, whose results a list would not hold."""
     if is_endless(name):
-        raise InputError(f"{shown(name)}: has no end. Use stream()")
+        raise _no_end_error(name)
+
+
+def _no_end_error(name: str) -> InputError:
+    return InputError(f"{shown(name)}: has no end. Use stream()")

@@ -64,13 +64,14 @@ def read_items(
     """Yield the pictures of all media in order; one that cannot be opened yields its error.
 
     Untrusted videos are such errors, because FFmpeg would decode them in this process. `stopped`
-    ends the reading of cameras and streams.
+    ends the reading of cameras and streams, and downloads.
     """
     for each in media:
         if each.kind is MediaKind.BROKEN:
             yield Item(each.name, ImageError(each.problem), is_picture=False)
         elif each.kind is MediaKind.URL:
-            yield Item(each.name, RemotePicture(each.name))  # type: ignore[arg-type]
+            picture = RemotePicture(each.name, stopped=stopped)
+            yield Item(each.name, picture)  # type: ignore[arg-type]
         elif each.kind is MediaKind.ARCHIVE:
             yield from _read_archive(each.name)
         elif each.has_frames and is_untrusted:

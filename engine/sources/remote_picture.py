@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import TYPE_CHECKING
+from threading import Event
+from typing import TYPE_CHECKING, cast
 
 from engine.version import __version__
 
 if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
     from engine.concurrency.socket_deadline import SocketDeadline
 
 MAX_BYTES = 64 << 20
 READ_TIMEOUT = 15.0  # seconds without a byte
 TOTAL_TIMEOUT = 60.0  # seconds for the whole picture
+
+# Types of contents: cameras send an endless series of pictures as multipart/x-mixed-replace.
+MANY_PICTURES, VIDEO = "multipart/", "video/"
 
 _CHUNK = 1 << 16
 
@@ -28,7 +35,8 @@ class RemotePicture:
     read_timeout: float = READ_TIMEOUT
     total_timeout: float = TOTAL_TIMEOUT
     uses_proxies: bool = True  # those of the environment
-    deadline_of: Callable[[float], SocketDeadline] | None = None  # None: SocketDeadline
+    deadline_of: Callable[..., SocketDeadline] | None = None  # None: SocketDeadline
+    stopped: Event | None = None  # ends the download from another thread
     _content: BytesIO | None = field(default=None, init=False)
 
     def read(self, size: int = -1) -> bytes:
@@ -40,26 +48,46 @@ class RemotePicture:
             self._content = None
         return block
 
+    def content_type(self) -> str:
+        """Ask for the type of what is there, such as "image/jpeg"; the content is not read."""
+        with self._answer() as response:
+            return response.headers.get_content_type()
+
     def _fetch(self) -> bytes:
+        content = bytearray()
+        with self._answer() as response:
+            kind = response.headers.get_content_type()
+            if kind.startswith((MANY_PICTURES, VIDEO)):  # which may never end
+                raise OSError(f"expected a picture, got a video ({kind})")
+            while chunk := response.read1(_CHUNK):
+                content += chunk
+                if len(content) > self.max_bytes:
+                    raise OSError(f"more than {self.max_bytes} bytes")
+        length = response.headers.get("Content-Length")
+        if length is not None and length.isdecimal() and int(length) > len(content):
+            raise OSError(f"ended after {len(content)} of {length} bytes")
+        return bytes(content)
+
+    @contextmanager
+    def _answer(self) -> Iterator[HTTPResponse]:
+        """Send the request; every failure, also of reading in the `with` block, is an OSError."""
         # http.client and ssl are slow to import and rarely needed
         from engine.concurrency.socket_deadline import SocketDeadline
 
-        with (self.deadline_of or SocketDeadline)(self.total_timeout) as deadline:
+        kind = self.deadline_of or SocketDeadline
+        with kind(self.total_timeout, stopped=self.stopped) as deadline:
             try:
-                content = self._fetch_before(deadline)
+                with self._translated_errors(), self._open(deadline) as response:
+                    yield response
             except OSError:
                 if deadline.has_expired:
                     raise self._too_slow() from None
                 raise
         if deadline.has_expired:  # a connection that was shut down may look like a normal end
             raise self._too_slow()
-        return content
 
-    def _fetch_before(self, deadline: SocketDeadline) -> bytes:
-        from http.client import HTTPException
-        from socket import gaierror
+    def _open(self, deadline: SocketDeadline) -> HTTPResponse:
         from urllib import request as urllib_request
-        from urllib.error import HTTPError, URLError
 
         opener = urllib_request.OpenerDirector()  # without ftp:, file: and data:
         for handler in (
@@ -71,17 +99,20 @@ class RemotePicture:
         ):
             opener.add_handler(handler)
         headers = {"User-Agent": f"engine/{__version__}"}
-        content = bytearray()
+        request = urllib_request.Request(self.name, headers=headers)
+        response = opener.open(request, timeout=self.read_timeout)
+        if response is None:  # no handler knows the scheme of a redirect
+            raise OSError("was redirected to an address that is not http: or https:")
+        return cast("HTTPResponse", response)
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        from http.client import HTTPException
+        from socket import gaierror
+        from urllib.error import HTTPError, URLError
+
         try:
-            request = urllib_request.Request(self.name, headers=headers)
-            response = opener.open(request, timeout=self.read_timeout)
-            if response is None:  # no handler knows the scheme of a redirect
-                raise OSError("was redirected to an address that is not http: or https:")
-            with response:
-                while chunk := response.read1(_CHUNK):
-                    content += chunk
-                    if len(content) > self.max_bytes:
-                        raise OSError(f"more than {self.max_bytes} bytes")
+            yield
         except HTTPError as error:
             raise OSError(f"the server answered {error.code} {error.reason}") from None
         except URLError as error:
@@ -92,10 +123,8 @@ class RemotePicture:
             raise OSError(f"no data for {self.read_timeout:g} s") from None
         except (HTTPException, ValueError) as error:
             raise OSError(str(error) or type(error).__name__) from None
-        length = response.headers.get("Content-Length")
-        if length is not None and length.isdecimal() and int(length) > len(content):
-            raise OSError(f"ended after {len(content)} of {length} bytes")
-        return bytes(content)
 
     def _too_slow(self) -> OSError:
+        if self.stopped is not None and self.stopped.is_set():
+            return OSError("interrupted")
         return OSError(f"not finished after {self.total_timeout:g} s")

@@ -1,5 +1,6 @@
 """Pictures from web servers, correct and misbehaving."""
 
+import signal
 import socket
 import threading
 import time
@@ -7,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+import engine
 from engine.errors import ImageError
 from engine.sources.remote_picture import RemotePicture
 from engine.vision.image import read
@@ -128,3 +130,24 @@ def test_a_redirect_stays_with_http(dripping, scheme):
     head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s://127.0.0.1/a\r\n\r\n"
     with pytest.raises(OSError, match=r"answered 302|not http: or https:"):
         RemotePicture(dripping(head % scheme.encode(), b"")).read()
+
+
+def test_a_download_that_drips_ends_when_it_is_stopped(dripping):
+    stopped = threading.Event()
+    picture = RemotePicture(dripping(*DRIPS["body"]), stopped=stopped)
+    threading.Timer(0.3, stopped.set).start()
+    start = time.monotonic()
+    with pytest.raises(OSError, match="interrupted"):
+        picture.read()
+    assert time.monotonic() - start < 5
+
+
+def test_an_interrupt_ends_the_stream_of_a_download_that_drips(dripping, tiny_detector):
+    main = threading.main_thread().ident
+    with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as detector:
+        results = detector.stream([dripping(*DRIPS["body"])])
+        threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            next(results)
+        assert time.monotonic() - start < 10

@@ -1,0 +1,106 @@
+"""Addresses whose names do not tell what is there: a picture, a video or a camera."""
+
+import itertools
+import time
+
+import pytest
+
+import engine
+from engine import cli
+from engine.errors import ImageError, InputError
+from engine.sources import address_kinds
+from engine.sources.address_kinds import AddressKinds
+from engine.sources.media import MediaKind, media_of
+from engine.sources.pictures import items_of
+from engine.sources.reader import FrameSelection
+from tests import needs
+from tests.http_answers import answering, camera, head
+from tests.pictures import write_picture, write_video
+
+needs.package("av")
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Serve a camera, a video and a picture; the requests are in the list `asked`."""
+    jpeg = write_picture(tmp_path / "a.jpg").read_bytes()
+    clip = write_video(tmp_path / "clip.ts").read_bytes()
+    asked = []
+
+    def answer(request):
+        path = request.split()[1]
+        asked.append(path.decode())
+        if path.startswith((b"/video", b"/stream.jpg")):
+            return camera(*itertools.repeat(jpeg, 200))
+        if path == b"/clip":
+            return [head(b"video/mp2t"), clip]
+        if path == b"/silent":
+            time.sleep(1)
+        return [head(b"image/jpeg"), jpeg]
+
+    with answering(answer) as address:
+        yield address, asked
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "requests"),
+    [
+        ("/video?channel=1", MediaKind.LIVE, 1),
+        ("/clip", MediaKind.VIDEO, 1),
+        ("/snapshot", MediaKind.URL, 1),
+        ("/a.jpg", MediaKind.URL, 0),  # its name tells
+        ("/video.mjpg", MediaKind.LIVE, 0),
+    ],
+)
+def test_the_content_type_tells_what_an_address_is(site, path, kind, requests):
+    address, asked = site
+    assert AddressKinds().of(media_of(address + path)).kind is kind
+    assert asked == [path] * requests
+
+
+def test_what_does_not_answer_stays_a_picture(site, monkeypatch):
+    monkeypatch.setattr(address_kinds, "_SECONDS", 0.2)
+    address, asked = site
+    kinds = AddressKinds()
+    silent, closed = media_of(f"{address}/silent"), media_of("http://127.0.0.1:1/video")
+    assert [kinds.of(each).kind for each in (closed, silent)] == [MediaKind.URL] * 2
+    later = media_of(f"{address}/video")
+    assert kinds.of(later) is later  # the time for asking is over
+    assert asked == ["/silent"]
+
+
+def test_cameras_without_a_known_ending_take_turns(site):
+    address, _ = site
+    names = [f"{address}/video1", f"{address}/video2"]
+    items = list(items_of(names, FrameSelection(max_frames=2)))
+    assert sorted(each.frame.video for each in items) == sorted(names * 2)
+
+
+def test_a_camera_gives_no_list_of_results(site, tiny_detector):
+    address, _ = site
+    with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as detector:
+        with pytest.raises(InputError, match=r"/video: has no end\. Use stream\(\)"):
+            detector([f"{address}/video"])
+        for name in ("video", "stream.jpg"):
+            start = time.monotonic()
+            problem = r"expected a picture, got a video \(multipart/x-mixed-replace\)"
+            with pytest.raises(ImageError, match=f"{name}: picture: cannot be read: {problem}"):
+                detector(f"{address}/{name}")
+            assert time.monotonic() - start < 5
+
+
+def test_the_command_line_writes_a_video_of_such_a_camera(
+    site, tmp_path, monkeypatch, capsys, tiny_detector
+):
+    monkeypatch.chdir(tmp_path)
+    address, _ = site
+    words = [f"{address}/video", "--max-frames", "2", "-o", "seen.mp4", "--quiet"]
+    assert cli.main(["detect", *tiny_detector.options, *words]) == 0
+    assert (tmp_path / "seen.mp4").stat().st_size
+    assert cli.main(["detect", *tiny_detector.options, f"{address}/video", "--untrusted"]) == 1
+    assert "got a video, which is not decoded as untrusted" in capsys.readouterr().err

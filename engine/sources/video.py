@@ -43,6 +43,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 2.0
 _TOLERANT = 19  # the first PyAV without an option for metadata that is not UTF-8
 _FIRST_RETRIES = 3  # of a stream that has not had a frame yet
 _STEADY_SECONDS = 10.0  # after which a stream that was lost counts as back for good
+_MOST_BAD = 25  # packets of a stream in a row that may be empty or damaged: a second of most
 _DEFAULT_RATE = Fraction(25)
 _LONGEST_FRAME = 2.0  # seconds for which a played video shows a frame; time stamps may be wrong
 _LIVE_THREADS = 2  # each after the first delays H.264 by a frame; FFmpeg's default is one per core
@@ -168,7 +169,8 @@ def _decoded(
         average = stream.average_rate  # some versions of PyAV have a number type of their own
         rate = Fraction(average.numerator, average.denominator) if average else _DEFAULT_RATE
         count, last = 0, 0.0
-        for number, frame in enumerate(container.decode(stream)):
+        decoded = _frames_of_live(container, stream, name) if is_live else container.decode(stream)
+        for number, frame in enumerate(decoded):
             _check_frame_size(frame, name)
             if on_card is not None:
                 on_card.check_frame(frame)
@@ -179,6 +181,28 @@ def _decoded(
             return
         if is_cut_off(name):
             raise _broken(name, count, "the rest of the file is missing")
+
+
+def _frames_of_live(
+    container: InputContainer, stream: VideoStream, name: str
+) -> Iterator[VideoFrame]:
+    """Yield frames; a few packets in a row that cannot be decoded are left out."""
+    from av.error import InvalidDataError
+
+    count = bad = 0
+    for packet in container.demux(stream):
+        bad += 1
+        if packet.size:  # FFmpeg takes an empty one for the end, and decodes no more
+            try:
+                found = packet.decode()
+            except InvalidDataError:
+                found = None
+            if found is not None:
+                yield from found
+                count, bad = count + len(found), 0
+        if bad > _MOST_BAD:
+            raise _broken(name, count, f"{bad} in a row cannot be decoded")
+    yield from stream.decode()
 
 
 def _lacks_frames(

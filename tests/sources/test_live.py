@@ -1,5 +1,6 @@
 """Cameras and streams: several at once, lost ones are opened again, closing never waits."""
 
+import io
 import json
 import logging
 import math
@@ -12,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import engine
 from engine import cli
@@ -20,9 +22,16 @@ from engine.sources import reader, video
 from engine.sources.media import media_of
 from engine.sources.reader import FrameSelection, read_items
 from tests import needs
+from tests.http_answers import answering, camera
 from tests.pictures import write_video
 
 needs.package("av")
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
 
 CAMERA = "rtsp://camera/1"
 
@@ -261,3 +270,26 @@ def test_two_streams_at_once_through_the_command_line(tmp_path, monkeypatch, tin
         times = [each["seconds"] for each in lines if each["path"] == name]
         assert times == sorted(times)
     assert len(list((tmp_path / "drawn").glob("*.mp4"))) == 2
+
+
+def jpegs(count):
+    """Return grey pictures of growing brightness as JPEG."""
+    found = []
+    for number in range(count):
+        buffer = io.BytesIO()
+        Image.new("L", (640, 480), 10 + 20 * number).save(buffer, "JPEG")
+        found.append(buffer.getvalue())
+    return found
+
+
+@pytest.mark.parametrize("bad", [b"", b"not a JPEG" * 50])
+def test_a_camera_goes_on_after_frames_that_cannot_be_decoded(monkeypatch, bad):
+    monkeypatch.setattr(video, "_MOST_BAD", 2)
+    first, second, third = jpegs(3)
+    parts = [first, bad, second, bad, bad, third, bad, bad, bad, first]
+    problem = "after 3 frames: 3 in a row cannot be decoded"
+    with answering(lambda request: camera(*parts)) as address:
+        frames = video.frames(f"{address}/x.mjpg", is_live=True)
+        assert [round(next(frames).pixels().mean(), -1) for _ in range(3)] == [10, 30, 50]
+        with pytest.raises(ImageError, match=problem):
+            next(frames)

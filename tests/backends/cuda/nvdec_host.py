@@ -50,6 +50,10 @@ class _Container:
             self._nvdec.frames += 1
             yield _Frame(frame, self._nvdec)
 
+    def demux(self, stream: Any) -> Iterator[Any]:
+        for frame in self.decode(stream):
+            yield SimpleNamespace(size=1, decode=lambda frame=frame: [frame])
+
     def __enter__(self) -> _Container:
         return self
 
@@ -62,6 +66,9 @@ class _Stream:
         self._stream = stream
         name = stream.codec_context.name
         self.codec_context = SimpleNamespace(name=name, is_hwaccel=True)
+
+    def decode(self) -> list[Any]:
+        return []  # demux() has given all
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -23,6 +23,7 @@ from engine.files.naming import shown
 from engine.sources.card_decoder import CARD_ERRORS, CardDecoder, CardVideo, quarter_turns
 from engine.sources.cut_off import is_cut_off
 from engine.sources.media import is_camera, is_url
+from engine.sources.stream_problems import problem_of
 from engine.vision import picture_limits
 from engine.vision.decode import check_size
 from engine.vision.image import Picture
@@ -121,7 +122,7 @@ def frames(
         except FFmpegError as error:
             reason = f"{error.strerror}"
             if is_live and not _is_about_card(error):
-                raise _broken(name, count, str(error.strerror)) from None
+                raise _broken(name, count, _reason(name, error, count)) from None
     # The CPU tells whether it is the video that is broken.
     first = 0 if is_live else count
     try:
@@ -134,14 +135,21 @@ def frames(
             count = each.number + 1
             yield each
     except FFmpegError as error:
-        raise _broken(name, count, str(error.strerror)) from None
+        raise _broken(name, count, _reason(name, error, count)) from None
     if not count:
         raise ImageError(f"{shown(name)}: video: has no frames")
 
 
 def _broken(name: str, count: int, reason: str) -> ImageError:
-    where = f"breaks off after {count} frames" if count else "cannot be read"
+    frames = "1 frame" if count == 1 else f"{count} frames"
+    where = f"breaks off after {frames}" if count else "cannot be read"
     return ImageError(f"{shown(name)}: video: {where}: {reason}")
+
+
+def _reason(name: str, error: FFmpegError, count: int) -> str:
+    if not is_url(name):
+        return str(error.strerror)
+    return problem_of(name, error, has_begun=count > 0, timeout=READ_TIMEOUT)
 
 
 def _is_about_card(error: FFmpegError) -> bool:

@@ -80,7 +80,7 @@ def cut(path, part):
 def test_a_video_without_its_end_breaks_off(tmp_path, name, part):
     path = cut(written(tmp_path / name), part)
     found = []
-    with pytest.raises(ImageError, match=r"breaks off after \d+ frames: "):
+    with pytest.raises(ImageError, match=r"breaks off after \d+ frames?: "):
         found.extend(frames(str(path)))
 
 

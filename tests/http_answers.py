@@ -15,7 +15,8 @@ def answering(answer):
 
     def send(client):
         with client, suppress(OSError):
-            for piece in answer(client.recv(1 << 16)):
+            request = client.recv(1 << 16)
+            for piece in answer(request) if request else ():
                 client.sendall(piece)
 
     def serve():

@@ -20,12 +20,20 @@ class NewestOfEach(Generic[T]):
 
     A source that has nothing new is passed over, so a slow or silent one holds nobody up. The end
     of a source is not noticed; after the last one the iteration ends. An error of a source is
-    raised. `stopped` ends the iteration from another thread.
+    raised. `stopped` ends the iteration from another thread. close() sets `ended`, which the
+    sources may wait for; without it, it sets `stopped`.
     """
 
-    def __init__(self, sources: Sequence[Iterator[T]], *, stopped: Event | None = None) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Iterator[T]],
+        *,
+        stopped: Event | None = None,
+        ended: Event | None = None,
+    ) -> None:
         self._changed = Condition()
         self._stopped = stopped or Event()
+        self._ended = ended or self._stopped
         self._slots = [_Slot(each, self._changed) for each in sources]
         self._last = -1  # the source that had the last turn
         self._threads = [
@@ -36,7 +44,7 @@ class NewestOfEach(Generic[T]):
                 for thread in self._threads:
                     thread.start()
         except BaseException:  # those that have started must not read for ever
-            self._stopped.set()
+            self._ended.set()
             for number in range(len(sources)):
                 self.end(number)
             raise
@@ -66,7 +74,7 @@ class NewestOfEach(Generic[T]):
 
     def close(self, seconds: float = _JOIN_SECONDS) -> None:
         """End all sources; wait for their threads, but not longer than `seconds`."""
-        self._stopped.set()
+        self._ended.set()
         for number in range(len(self._slots)):
             self.end(number)
         deadline = time.monotonic() + seconds

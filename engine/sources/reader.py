@@ -171,10 +171,10 @@ def read_live(
 
     A source that ends or cannot be read yields its error. `stopped` ends all of them.
     """
-    stopped = stopped or Event()
+    ended = Event()  # `stopped` is not set at their end, for other sources may follow
     counts = [0] * len(media)
-    sources = [_live_frames(each, selection, stopped) for each in media]
-    with closing(NewestOfEach(sources, stopped=stopped)) as live:
+    sources = [_live_frames(each, selection, ended) for each in media]
+    with closing(NewestOfEach(sources, stopped=stopped, ended=ended)) as live:
         for number, found in live:
             if isinstance(found, ImageError):
                 yield number, Item(media[number].name, found, is_picture=False)
@@ -190,12 +190,12 @@ def read_live(
 
 
 def _live_frames(
-    media: Media, selection: FrameSelection, stopped: Event
+    media: Media, selection: FrameSelection, ended: Event
 ) -> Iterator[DecodedFrame | ImageError]:
     """Yield frames, and at the end the error, which must not end other sources."""
     try:
         decoded = video.live_frames(
-            media.name, reconnect=selection.reconnect, stopped=stopped, card=selection.card
+            media.name, reconnect=selection.reconnect, stopped=ended, card=selection.card
         )
         yield from selection.of(decoded)
     except ImageError as error:

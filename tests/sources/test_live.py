@@ -21,9 +21,10 @@ from engine.errors import ImageError, InputError
 from engine.sources import reader, video
 from engine.sources.media import media_of
 from engine.sources.reader import FrameSelection, read_items
+from engine.vision import image
 from tests import needs
-from tests.http_answers import answering, camera
-from tests.pictures import write_video
+from tests.http_answers import answering, camera, head
+from tests.pictures import write_picture, write_video
 
 needs.package("av")
 
@@ -293,3 +294,16 @@ def test_a_camera_goes_on_after_frames_that_cannot_be_decoded(monkeypatch, bad):
         assert [round(next(frames).pixels().mean(), -1) for _ in range(3)] == [10, 30, 50]
         with pytest.raises(ImageError, match=problem):
             next(frames)
+
+
+def test_what_follows_cameras_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(video, "frames", opening(*[1] * 4))
+    picture = write_picture(tmp_path / "a.jpg").read_bytes()
+    stopped = threading.Event()
+    with answering(lambda request: [head(b"image/jpeg"), picture]) as address:
+        names = ["rtsp://camera/1", f"{address}/a.jpg", "rtsp://camera/2", f"{address}/b.jpg"]
+        selection = FrameSelection(max_frames=1)
+        items = list(read_items(map(media_of, names), selection, stopped=stopped))
+        assert [each.source_name for each in items] == names
+        assert image.read(items[-1].source).size == (50, 40)
+    assert not stopped.is_set()

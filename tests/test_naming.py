@@ -1,9 +1,12 @@
 """Names of files, taken apart."""
 
+import time
 from itertools import product
 from pathlib import PurePath
 
-from engine.files.naming import stem_and_suffix
+import pytest
+
+from engine.files.naming import shown, stem_and_suffix, without_login
 
 PARTS = ("a", ".", "..", "...tar", "a.jpg", ".jpg", "a..b", ".a.b", "x.tar.gz", "", "a b.JPG", "…")
 
@@ -13,3 +16,29 @@ def test_stem_and_suffix_are_those_of_pathlib() -> None:
         for parts in product(PARTS, repeat=count):
             path = PurePath("/".join(parts))
             assert stem_and_suffix("/".join(parts)) == (path.stem, path.suffix)
+
+
+@pytest.mark.parametrize(
+    ("name", "without"),
+    [
+        ("rtsp://me:secret@camera:554/1?x=2", "rtsp://camera:554/1?x=2"),
+        ("rtsp://me:se@cr et@camera/a@2x.png", "rtsp://camera/a@2x.png"),
+        ("rtsp://me:sec/ret@camera/1", "rtsp://camera/1"),
+        ("rtsp://me:sec#r?e/t@camera/1", "rtsp://camera/1"),
+        ("http://me@[::1]:80/a.jpg", "http://[::1]:80/a.jpg"),
+        ("http://[::1]/a@2x.jpg", "http://[::1]/a@2x.jpg"),
+        ("http://camera:80/a@2x.jpg", "http://camera:80/a@2x.jpg"),
+        ("http://camera/a@2x.jpg", "http://camera/a@2x.jpg"),
+        ("a:b@c.mp4", "a:b@c.mp4"),
+        ("0", "0"),
+    ],
+)
+def test_user_and_password_of_an_address_are_left_out(name: str, without: str) -> None:
+    assert without_login(name) == shown(name) == without
+
+
+@pytest.mark.parametrize("text", ["@" + "://a:b/" * 200_000, "://a:b/" * 200_000 + "@"])
+def test_long_hostile_texts_are_searched_in_linear_time(text: str) -> None:
+    start = time.monotonic()
+    without_login(text)
+    assert time.monotonic() - start < 5

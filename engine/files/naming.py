@@ -9,11 +9,21 @@ from pathlib import Path, PurePath
 _MAX_LENGTH = 200
 _MAX_BYTES = 120  # as file systems count bytes; leaves room for a number and an extension
 _BYTE = re.compile(r"\\u(dc[89a-f][0-9a-f])")  # that is not UTF-8
+# The user and the password of an address, also of one whose password has a / or another character
+# that is to be encoded: what should be its port is no number then.
+_LOGIN = re.compile(r"(?<=://)(?:[^/?#]*@|(?!\[)[^/?#@:]*:(?!\d*[/?#])[^/?#@]*[/?#].*@)", re.DOTALL)
 _NUMBER = re.compile(r"-[0-9]+$")
 
 
+def without_login(name: str) -> str:
+    """Leave the user and the password out of an address."""
+    end = name.rfind("@") + 1  # searched up to there, so that a long text takes linear time
+    return _LOGIN.sub("", name[:end]) + name[end:] if end and "://" in name else name
+
+
 def escaped(text: str) -> str:
-    """Escape control characters and undecodable bytes."""
+    """Escape control characters and undecodable bytes; leave a login out of an address."""
+    text = without_login(text)
     if text.isprintable():
         return text
     return "".join(
@@ -32,7 +42,7 @@ def unescaped_bytes(text: str) -> str:
 
 
 def shown(name: str | Path) -> str:
-    """Escape control characters and undecodable bytes; shorten a long name in the middle."""
+    """Return a name for a message: printable, without a password, and shortened in the middle."""
     printable = escaped(str(name))
     if len(printable) <= _MAX_LENGTH:
         return printable

@@ -100,6 +100,9 @@ def _list_item(item: Media) -> Iterator[Entry]:
     if item.has_frames:
         kind = "a camera" if item.kind is MediaKind.LIVE else "a video"
         raise InputError(f"{shown(item.name)}: expected pictures, got {kind}")
+    if item.address != item.name:
+        problem = "expected an address without user and password, which results would show"
+        raise InputError(f"{shown(item.name)}: {problem}")
     if item.kind is MediaKind.BROKEN:
         yield Entry(item.name, problem=item.problem)
     elif item.kind is MediaKind.URL or storage.is_remote(item.name):

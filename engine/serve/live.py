@@ -23,7 +23,6 @@ from functools import cached_property
 from itertools import zip_longest
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from engine.errors import EngineError, ImageError, InputError
 from engine.files.naming import shown
@@ -63,24 +62,18 @@ class LiveOptions:
 
     @property
     def titles(self) -> list[str]:
-        return [title_of(name) for name in self.names]
+        return list(map(shown, self.names))
 
     def _check(self, name: str) -> None:
-        kind = media_of(name).kind
+        media = media_of(name)
+        if media.kind is MediaKind.BROKEN:
+            raise InputError(f"--source {media.problem}")
         if not (is_camera(name) or is_url(name)):
-            if kind is not MediaKind.VIDEO:
+            if media.kind is not MediaKind.VIDEO:
                 raise InputError(f"--source {shown(name)}: expected a camera, a stream or a video")
             if not os.path.exists(name):  # noqa: PTH110
                 raise InputError(f"--source {shown(name)}: cannot be read: no such file")
-        video.require_pyav(title_of(name))
-
-
-def title_of(name: str) -> str:
-    """Return the name of a source for messages and clients: a URL without user and password."""
-    if is_url(name):
-        parts = urlsplit(name)
-        name = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    return shown(name)
+        video.require_pyav(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +151,7 @@ class LiveSource:
 
     def __init__(self, number: int, name: str, service: Service, plan: ScenePlan | None) -> None:
         self.number = number
-        self.title = title_of(name)
+        self.title = shown(name)
         self.frames = 0  # that the network processed
         self.received = 0
         self.counts: Mapping[str, Any] | None = None  # of lines and zones
@@ -257,7 +250,6 @@ class LiveSource:
     def _frames(self) -> Iterator[tuple[DecodedFrame, float]]:
         options: dict[str, Any] = {
             "stopped": self._stopped,
-            "title": self.title,
             "on_lost": self._lose,
             "card": self._service.detector.card_decoder,
         }

@@ -24,10 +24,10 @@ class AddressKinds:
         self._stopped = stopped
 
     def of(self, media: Media) -> Media:
-        if self._left <= 0 or not has_unknown_kind(media.name):
+        if self._left <= 0 or not has_unknown_kind(media.name) or media.kind is MediaKind.BROKEN:
             return media
         start = time.monotonic()
-        asked = RemotePicture(media.name, total_timeout=self._left, stopped=self._stopped)
+        asked = RemotePicture(media.address, total_timeout=self._left, stopped=self._stopped)
         try:
             content_type = asked.content_type()
         except OSError:

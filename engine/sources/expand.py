@@ -16,7 +16,14 @@ from engine.files.naming import shown
 from engine.files.walk import walk
 from engine.sources import list_file, patterns
 from engine.sources.left_out import LeftOut
-from engine.sources.media import Media, MediaKind, is_camera, is_url, media_of, without_file_scheme
+from engine.sources.media import (
+    Media,
+    MediaKind,
+    is_address,
+    is_camera,
+    media_of,
+    without_file_scheme,
+)
 from engine.vision.extensions import is_picture
 
 STDIN = "-"
@@ -63,11 +70,11 @@ def _expand_name(name: str, *, recursive: bool) -> Iterator[Media]:
 
 
 def _is_list(name: str) -> bool:
-    return name.lower().endswith(".txt") and not is_url(name) and not _is_folder(name)
+    return name.lower().endswith(".txt") and not is_address(name) and not _is_folder(name)
 
 
 def _expand_entry(name: str, *, recursive: bool) -> Iterator[Media]:
-    if is_url(name) or is_camera(name):
+    if is_address(name) or is_camera(name):
         yield media_of(name)
     elif _is_folder(name):
         yield from _expand_folder(name, recursive=recursive)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from urllib.parse import unquote, urlsplit
 
-from engine.files.naming import stem_and_suffix
-from engine.sources import archive
+from engine.files.naming import shown, stem_and_suffix, without_login
+from engine.sources import addresses, archive
 from engine.vision.extensions import VIDEO_EXTENSIONS, is_picture
 
 _PLAYLISTS = (".m3u8", ".mjpg", ".mjpeg", ".cgi")  # live streams that cameras serve over HTTP
@@ -28,12 +28,22 @@ class MediaKind(Enum):
 
 @dataclass(frozen=True)
 class Media:
-    """A name that refers to a picture or a video; if it is broken, `problem` says why."""
+    """A name that refers to a picture or a video; if it is broken, `problem` says why.
+
+    The name, which messages and results show, has no user and no password: these are only in the
+    `address`, which opens it.
+    """
 
     name: str
     kind: MediaKind
     problem: str = ""
     root: str | None = None  # the folder that was searched, if a search found it
+    address: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.address:
+            object.__setattr__(self, "address", self.name)
+            object.__setattr__(self, "name", without_login(self.name))
 
     @property
     def has_frames(self) -> bool:
@@ -54,7 +64,15 @@ def without_file_scheme(name: str) -> str:
 
 def media_of(name: str, *, root: str | None = None) -> Media:
     """Classify a single name; see expand() for folders, patterns and lists."""
+    if is_address(name) and (problem := addresses.problem_of(name)):
+        return Media(name, MediaKind.BROKEN, f"{shown(name)}: {problem}")
     return Media(name, kind_of(name), root=root)
+
+
+def is_address(name: str) -> bool:
+    """Tell whether a name begins like a URL; is_url() refuses malformed ones."""
+    scheme, colon, _ = name.partition("://")
+    return bool(colon) and scheme.lower() in (*_WEB, *_STREAMS)
 
 
 def is_url(name: str) -> bool:

@@ -70,7 +70,7 @@ def read_items(
         if each.kind is MediaKind.BROKEN:
             yield Item(each.name, ImageError(each.problem), is_picture=False)
         elif each.kind is MediaKind.URL:
-            picture = RemotePicture(each.name, stopped=stopped)
+            picture = RemotePicture(each.address, stopped=stopped)
             yield Item(each.name, picture)  # type: ignore[arg-type]
         elif each.kind is MediaKind.ARCHIVE:
             yield from _read_archive(each.name)
@@ -106,7 +106,7 @@ def _read_archive(name: str) -> Iterator[Item]:
 
 def _read_frames(media: Media, selection: FrameSelection) -> Iterator[Item]:
     try:
-        decoded = video.frames(media.name, card=selection.card)
+        decoded = video.frames(media.address, card=selection.card)
         with closing(selection.of(decoded)) as wanted:
             for each in islice(wanted, selection.max_frames):
                 yield _item_of(media, each)
@@ -195,7 +195,7 @@ def _live_frames(
     """Yield frames, and at the end the error, which must not end other sources."""
     try:
         decoded = video.live_frames(
-            media.name, reconnect=selection.reconnect, stopped=ended, card=selection.card
+            media.address, reconnect=selection.reconnect, stopped=ended, card=selection.card
         )
         yield from selection.of(decoded)
     except ImageError as error:

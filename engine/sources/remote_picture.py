@@ -9,6 +9,8 @@ from io import BytesIO
 from threading import Event
 from typing import TYPE_CHECKING, cast
 
+from engine.files.naming import without_login
+from engine.sources import addresses
 from engine.version import __version__
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ _CHUNK = 1 << 16
 class RemotePicture:
     """A file object for engine.vision.image.read(); a failed download is an OSError."""
 
-    name: str
+    address: str  # with the user and the password, if it needs them
     max_bytes: int = MAX_BYTES
     read_timeout: float = READ_TIMEOUT
     total_timeout: float = TOTAL_TIMEOUT
@@ -38,6 +40,10 @@ class RemotePicture:
     deadline_of: Callable[..., SocketDeadline] | None = None  # None: SocketDeadline
     stopped: Event | None = None  # ends the download from another thread
     _content: BytesIO | None = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        return without_login(self.address)
 
     def read(self, size: int = -1) -> bytes:
         """Fetch the picture on the first call; after the end the next call fetches it again."""
@@ -89,17 +95,22 @@ class RemotePicture:
     def _open(self, deadline: SocketDeadline) -> HTTPResponse:
         from urllib import request as urllib_request
 
+        from engine.sources.same_host_redirects import SameHostRedirects
+
         opener = urllib_request.OpenerDirector()  # without ftp:, file: and data:
         for handler in (
             urllib_request.ProxyHandler(None if self.uses_proxies else {}),
             *deadline.handlers(),
             urllib_request.HTTPDefaultErrorHandler(),
             urllib_request.HTTPErrorProcessor(),
-            urllib_request.HTTPRedirectHandler(),
+            SameHostRedirects(),
         ):
             opener.add_handler(handler)
+        address, login = addresses.request_of(self.address)
         headers = {"User-Agent": f"engine/{__version__}"}
-        request = urllib_request.Request(self.name, headers=headers)
+        request = urllib_request.Request(address, headers=headers)
+        for header, value in login.items():
+            request.add_unredirected_header(header, value)
         response = opener.open(request, timeout=self.read_timeout)
         if response is None:  # no handler knows the scheme of a redirect
             raise OSError("was redirected to an address that is not http: or https:")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from engine import extras
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
+from engine.sources.addresses import with_ascii_host
 from engine.sources.card_decoder import CARD_ERRORS, CardDecoder, CardVideo, quarter_turns
 from engine.sources.cut_off import is_cut_off
 from engine.sources.media import is_camera, is_url
@@ -234,7 +235,6 @@ def live_frames(
     *,
     reconnect: float | None = None,
     stopped: Event | None = None,
-    title: str | None = None,
     on_lost: Callable[[ImageError], None] | None = None,
     card: CardDecoder | None = None,
 ) -> Iterator[DecodedFrame]:
@@ -243,10 +243,9 @@ def live_frames(
     This goes on until `stopped` is set, or for `reconnect` times. By default, a stream that has
     never had a frame is tried four times, a camera once; with math.inf there is no limit. A loss is
     reported once, and so is the return; a stream that comes and goes counts as lost until it stays.
-    Messages name the stream by its `title`. `on_lost` is called for each failure.
+    `on_lost` is called for each failure.
     """
     stopped = stopped or Event()
-    title = title or shown(name)
     failures = number = 0
     was_back = False
     start = time.monotonic()
@@ -257,16 +256,16 @@ def live_frames(
                 now = time.monotonic()
                 if failures and not was_back:
                     was_back = True
-                    _log.warning("%s: video: is back", title)
+                    _log.warning("%s: video: is back", shown(name))
                 if now - opened > _STEADY_SECONDS:
                     failures, was_back = 0, False
                 yield replace(decoded, number=number, seconds=now - start)
                 number += 1
-            lost = ImageError(f"{title}: video: the stream has ended")
+            lost = ImageError(f"{shown(name)}: video: the stream has ended")
             if not (is_url(name) or is_camera(name)):
                 return
         except ImageError as error:
-            lost = ImageError(str(error).replace(shown(name), title))
+            lost = error
         if on_lost:
             on_lost(lost)
         limit = reconnect
@@ -286,7 +285,6 @@ def played_frames(
     name: str,
     *,
     stopped: Event,
-    title: str,
     on_lost: Callable[[ImageError], None],
     card: CardDecoder | None = None,
 ) -> Iterator[DecodedFrame]:
@@ -309,14 +307,13 @@ def played_frames(
                     return
                 if is_lost:
                     is_lost = False
-                    _log.warning("%s: video: is back", title)
+                    _log.warning("%s: video: is back", shown(name))
                 now = time.monotonic() - start
                 yield replace(decoded, number=number, seconds=now)
                 number += 1
             stopped.wait(min(1 / max(rate, 0.01), _LONGEST_FRAME))  # while the last frame lasts
             is_cut = False
-        except ImageError as error:
-            lost = ImageError(str(error).replace(shown(name), title))
+        except ImageError as lost:
             on_lost(lost)
             if number > first:
                 if not is_cut:
@@ -341,7 +338,10 @@ def _open(name: str, **hardware: Any) -> InputContainer:
     if is_url(name):
         over_tcp = {"rtsp_transport": "tcp"} if name.lower().startswith("rtsp") else {}
         stream: InputContainer
-        stream = av.open(name, options=over_tcp, timeout=READ_TIMEOUT, **_tolerance(), **hardware)
+        address = with_ascii_host(name)
+        stream = av.open(
+            address, options=over_tcp, timeout=READ_TIMEOUT, **_tolerance(), **hardware
+        )
         return stream
     # The prefix prevents FFmpeg from taking the name for a protocol.
     file: InputContainer = av.open(

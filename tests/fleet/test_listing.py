@@ -77,6 +77,15 @@ def test_videos_and_cameras_are_refused():
             list(list_entries([name]))
 
 
+@pytest.mark.parametrize("name", ["http://me:secret@host/a.jpg", "s3://me:secret@host/a.jpg"])
+def test_a_login_does_not_get_into_results(tmp_path, name):
+    (tmp_path / "list.txt").write_text(name)
+    expected = "host/a.jpg: expected an address without user and password"
+    with pytest.raises(InputError, match=expected) as caught:
+        list(list_entries([str(tmp_path / "list.txt")]))
+    assert "secret" not in str(caught.value)
+
+
 def test_stores_are_listed_like_folders(folder):
     store = f"file://{folder}"
     assert [each.name for each in list_entries([store])] == [

@@ -24,7 +24,7 @@ from tests.serve.running import serving, until
 
 from engine.serve.access import Access  # isort: skip - `running` skips this without the extra
 from engine.serve import metrics  # isort: skip
-from engine.serve.live import LiveOptions, title_of  # isort: skip
+from engine.serve.live import LiveOptions  # isort: skip
 
 needs.package("av")
 
@@ -243,12 +243,6 @@ def test_what_cannot_be_a_source_is_refused(tmp_path):
         LiveOptions(["missing.mp4"])
 
 
-def test_passwords_are_left_out_of_names():
-    assert title_of("rtsp://me:secret@camera:554/1?x=2") == "rtsp://camera:554/1?x=2"
-    assert title_of("0") == "0"
-    assert title_of("a@b.mp4") == "a@b.mp4"
-
-
 def test_lines_may_belong_to_one_source():
     words = "--source a --source b --line 0,0.5,1,0.5 --line 1:door=0,0,9,9 --zone 0:0,0,1,0,1,1"
     arguments = cli.parser_of("serve").parse([*words.split(), "--anchor", "bottom"])
@@ -291,7 +285,7 @@ def test_streams_are_only_read(live):
 def test_a_short_video_is_played_at_its_own_speed(tmp_path):
     path = write_video(tmp_path / "short.mp4", count=2)  # at 10 frames a second
     stopped = Event()
-    frames = video.played_frames(str(path), stopped=stopped, title="short", on_lost=print)
+    frames = video.played_frames(str(path), stopped=stopped, on_lost=print)
     began = time.monotonic()
     for _ in islice(frames, 10):
         pass

@@ -327,7 +327,7 @@ def test_names_of_stdin_take_the_place_of_the_dash(tree):
         ("0", MediaKind.LIVE),
         ("/dev/video1", MediaKind.LIVE),
         ("ftp://host/a.jpg", MediaKind.PICTURE),
-        ("http://[", MediaKind.PICTURE),
+        ("http://[", MediaKind.BROKEN),
         ("٣", MediaKind.PICTURE),
     ],
 )

@@ -18,6 +18,7 @@ from PIL import Image
 import engine
 from engine import cli
 from engine.errors import ImageError, InputError
+from engine.files.naming import shown
 from engine.sources import reader, video
 from engine.sources.media import media_of
 from engine.sources.reader import FrameSelection, read_items
@@ -91,7 +92,7 @@ def opening(*outcomes, seconds=0.0):
         for _ in range(left.pop(0) if left else 0):
             time.sleep(seconds)
             yield frame()
-        raise ImageError(f"{name}: video: breaks off")
+        raise ImageError(f"{shown(name)}: video: breaks off")
 
     return frames
 
@@ -120,15 +121,15 @@ def test_a_played_video_that_breaks_off_is_reported_once(monkeypatch, caplog):
 
     monkeypatch.setattr(video, "frames", frames)
     lost = []
-    options = {"stopped": Stopped(after=23), "title": "cut", "on_lost": lost.append}
-    found = list(video.played_frames("/a/cut.mp4", **options))
+    options = {"stopped": Stopped(after=23), "on_lost": lost.append}
+    found = list(video.played_frames("cut.mp4", **options))
     assert [each.number for each in found] == list(range(len(found)))
-    reasons = [f"cut: video: breaks off after {count} frames" for count in (2, 2, 0, 2, 2, 3)]
+    reasons = [f"cut.mp4: video: breaks off after {count} frames" for count in (2, 2, 0, 2, 2, 3)]
     assert [str(each) for each in lost][:6] == reasons
     assert caplog.messages == [
         f"{reasons[0]}. It is played again up to there",
         f"{reasons[2]}. It is opened again, until it is back",
-        "cut: video: is back",
+        "cut.mp4: video: is back",
         f"{reasons[3]}. It is played again up to there",
     ]
 
@@ -146,7 +147,6 @@ def test_a_stream_that_was_never_there_can_be_tried_for_ever(monkeypatch, caplog
         "rtsp://user:secret@camera/1",
         reconnect=math.inf,
         stopped=Stopped(after=20),
-        title="rtsp://camera/1",
         on_lost=failures.append,
     )
     assert len(list(frames)) == 2

@@ -79,8 +79,15 @@ def read_bytes(path: str | Path, error: type[EngineError], *, limit: int) -> byt
             reason = failure.strerror or failure
             raise error(f"{shown(path)}: cannot be read: {reason}") from None
     if len(data) > limit:
-        raise error(f"{shown(path)}: expected at most {limit >> 20} MiB, got more")
+        raise error(f"{shown(path)}: expected at most {_size(limit)}, got more")
     return data
+
+
+def _size(count: int) -> str:
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit and count % unit == 0:
+            return f"{count // unit} {name}"
+    return f"{count} bytes"
 
 
 def _read_up_to(limit: int, file: BinaryIO) -> bytes:

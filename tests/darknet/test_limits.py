@@ -14,7 +14,7 @@ TREE = "[softmax]\ntree=a.tree\n"
 
 # limit: (its lowered value, a network within it, a network beyond it, the message)
 CASES = {
-    "CFG_BYTES": (100, NET + "[dropout]\n", NET + "#" * 100, "expected at most 0 MiB"),
+    "CFG_BYTES": (100, NET + "[dropout]\n", NET + "#" * 100, "expected at most 100 bytes"),
     "LINES": (8, NET + "[dropout]\n", NET + "\n" * 9, "expected at most 8 lines"),
     "SECTIONS": (3, NET + "[dropout]\n" * 3, NET + "[dropout]\n" * 4, "more than 3 sections"),
     "LIST": (4, NET + CONV + f"{ROUTE}0,0,0,0\n", NET + CONV + f"{ROUTE}0,0,0,0,0\n",

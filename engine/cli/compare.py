@@ -1,6 +1,7 @@
 """Run one picture in two ways and find the first layer whose output differs.
 
 A way is DEVICE[/PRECISION][/no-passes]: cpu, cuda:0, cuda/float16, cpu/no-passes, cpu/int8.
+Passes make layers int8, so int8 is refused together with no-passes.
 The exit status is 0 if the ways agree and 1 if a layer differs.
 """
 

@@ -163,7 +163,8 @@ def load(
             if precision == "int8":
                 from engine import scales as scales_file
 
-                found_scales = scales_file.load(scales, cfg, weights, len(network.nodes))
+                kinds = [node.kind for node in network.nodes]
+                found_scales = scales_file.load(scales, cfg, weights, kinds)
                 ranges = found_scales.ranges
             intake = Intake.of(
                 *(network, resize),

@@ -7,9 +7,9 @@ the relative error of the network's outputs if it alone did so in int8.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan, nan
+from math import inf, isnan, nan
 from pathlib import Path
 
 from engine.errors import ConfigError, InputError, WeightsError
@@ -21,6 +21,7 @@ from engine.passes.quantise import LayerRanges
 _TITLE = "engine scales 1"
 _MOST_BYTES = 4 << 20
 _DIGEST = 64  # digits
+_SMALLEST, _LARGEST = 1e-45, 3.4028235e38  # of float32, rounded as they are written
 _WAYS = ("int8", "float", "-")
 
 
@@ -66,8 +67,10 @@ def path_beside(weights: str | Path) -> Path:
     return Path(weights).with_suffix(".scales")
 
 
-def load(path: str | Path | None, cfg: str | Path, weights: str | Path, layers: int) -> Scales:
-    """Read the scales of a network of `layers` layers, by default the file next to its weights."""
+def load(
+    path: str | Path | None, cfg: str | Path, weights: str | Path, kinds: Sequence[str]
+) -> Scales:
+    """Read the scales of a network with layers of these kinds, by default next to its weights."""
     found = path_beside(weights) if path is None else Path(path)
     again = f"engine calibrate {shown(str(cfg))} {shown(str(weights))} PICTURES"
     if not found.is_file():
@@ -79,9 +82,13 @@ def load(path: str | Path | None, cfg: str | Path, weights: str | Path, layers: 
             raise InputError(
                 f"{shown(str(found))}: is of another {shown(str(own))}. Again: {again}"
             )
-    if len(scales.layers) != layers:
-        count = f"expected {layers} layers, got {len(scales.layers)}"
+    if len(scales.layers) != len(kinds):
+        count = f"expected {len(kinds)} layers, got {len(scales.layers)}"
         raise InputError(f"{shown(str(found))}: {count}. Again: {again}")
+    for number, (kind, each) in enumerate(zip(kinds, scales.layers, strict=True)):
+        if each.kind != kind:
+            problem = f"layer {number}: expected {kind}, got {shown(each.kind)}"
+            raise InputError(f"{shown(str(found))}: {problem}. Again: {again}")
     return scales
 
 
@@ -108,6 +115,9 @@ def read(path: Path) -> Scales:
         if first != str(len(layers)) or (layer := _layer(rest.split(" "))) is None:
             expected = f"{len(layers)} KIND LARGEST int8|float|- ERROR"
             raise InputError(f"{name}:{number}: expected {expected}, got {shown(line)!r}")
+        if not _is_float32(layer.largest):
+            problem = f"expected a number that float32 holds, got {shown(rest.split(' ')[1])!r}"
+            raise InputError(f"{name}:{number}: largest magnitude: {problem}")
         layers.append(layer)
     digests = [about.pop(each, "") for each in ("cfg", "weights")]
     if not all(len(each) == _DIGEST for each in digests):
@@ -123,4 +133,10 @@ def _layer(words: list[str]) -> LayerScale | None:
         found = LayerScale(kind, float(largest), way, nan if error == "-" else float(error))
     except ValueError:
         return None
-    return None if isnan(found.largest) or found.largest < 0 else found
+    is_valid = found.largest >= 0 and (error == "-" or found.error >= 0)  # not if it is NaN
+    return found if is_valid else None
+
+
+def _is_float32(value: float) -> bool:
+    """Tell whether a layer can have a value: it is 0, infinite, or within float32's range."""
+    return value in (0, inf) or _SMALLEST <= value <= _LARGEST

@@ -8,6 +8,8 @@ from engine.errors import ConfigError, InputError, WeightsError
 from engine.models.digest import digest
 from engine.scales import LayerScale, Scales
 
+KINDS = ("convolutional", "convolutional", "yolo")
+
 
 @pytest.fixture
 def files(tmp_path):
@@ -25,7 +27,7 @@ def files(tmp_path):
 
 
 def test_a_file_is_found_next_to_the_weights_and_read_as_written(files):
-    found = scales.load(None, *files, layers=3)
+    found = scales.load(None, *files, KINDS)
     assert str(found) == scales.path_beside(files[1]).read_text()
     assert found.about == {"pictures": "3"}
     assert found.ranges.largest == {0: 12.5, 1: inf, 2: 3.25}
@@ -37,7 +39,7 @@ def test_scales_of_other_files_are_refused(files, which):
     files[which].write_bytes(b"changed")
     name = re.escape(str(files[which]))
     with pytest.raises(InputError, match=rf"is of another {name}\. Again: engine calibrate"):
-        scales.load(None, *files, layers=3)
+        scales.load(None, *files, KINDS)
 
 
 def test_missing_files_are_errors_of_their_kind(files, tmp_path):
@@ -47,17 +49,20 @@ def test_missing_files_are_errors_of_their_kind(files, tmp_path):
         ((cfg, tmp_path / "no.weights"), WeightsError),
     ):
         with pytest.raises(error, match=r"no\.\w+: cannot be read: No such file"):
-            scales.load(tmp_path / "a.scales", *given, layers=3)
+            scales.load(tmp_path / "a.scales", *given, KINDS)
 
 
 def test_none_is_an_error_that_says_how_to_make_one(files, tmp_path):
     with pytest.raises(InputError, match=r"b\.scales: no such file.* Make it: engine calibrate"):
-        scales.load(tmp_path / "b.scales", *files, layers=3)
+        scales.load(tmp_path / "b.scales", *files, KINDS)
 
 
-def test_the_number_of_layers_must_be_that_of_the_network(files):
+def test_the_layers_must_be_those_of_the_network(files):
     with pytest.raises(InputError, match="expected 4 layers, got 3"):
-        scales.load(None, *files, layers=4)
+        scales.load(None, *files, (*KINDS, "yolo"))
+    expected = r"layer 1: expected maxpool, got convolutional\. Again: engine calibrate"
+    with pytest.raises(InputError, match=expected):
+        scales.load(None, *files, ("convolutional", "maxpool", "yolo"))
 
 
 @pytest.mark.parametrize(
@@ -69,6 +74,10 @@ def test_the_number_of_layers_must_be_that_of_the_network(files):
         (b"engine scales 1\n0 maxpool 1 - -\n2 maxpool 1 - -\n", ":3: expected 1 KIND"),
         (b"engine scales 1\n0 maxpool nan - -\n", ":2: expected"),
         (b"engine scales 1\n0 maxpool -1 - -\n", ":2: expected"),
+        (b"engine scales 1\n0 maxpool 1e39 - -\n", r":2: largest magnitude: .* got '1e39'"),
+        (b"engine scales 1\n0 maxpool 1e-60 - -\n", r":2: largest magnitude: .* got '1e-60'"),
+        (b"engine scales 1\n0 maxpool 1 int8 -0.5\n", ":2: expected"),
+        (b"engine scales 1\n0 maxpool 1 int8 nan\n", ":2: expected"),
         (b"engine scales 1\n0 maxpool 1 int4 -\n", ":2: expected"),
         (b"engine scales 1\n0 maxpool 1 int8 x\n", ":2: expected"),
         (b"engine scales 1\ncfg " + b"0" * 64, "it is not whole"),

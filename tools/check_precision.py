@@ -363,13 +363,13 @@ def trained_case(stem: Path, pictures: Path) -> Case:
     assert len(prepared) == len(truth.entries), "a picture that cannot be read"
     is_labelled = network.task == "detector" and network.classes == len(names)
     has_scales = scales.path_beside(files[1]).is_file()
-    layers = len(network.nodes)
+    kinds = [node.kind for node in network.nodes]
     return Case(
         *(stem.name, "models", network, plan),
         tuple(np.split(images, range(BATCH, len(images), BATCH))),
         tuple(each.placement for each in prepared),
         truth=truth if is_labelled else None,
-        ranges=scales.load(None, *files, layers).ranges if has_scales else None,
+        ranges=scales.load(None, *files, kinds).ranges if has_scales else None,
     )
 
 

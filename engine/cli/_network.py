@@ -92,7 +92,8 @@ def ranges(
     from engine import scales
 
     cfg = _model.network(str(arguments.cfg or arguments.model))
-    return scales.load(arguments.scales, cfg, arguments.weights, len(graph.nodes)).ranges
+    kinds = [node.kind for node in graph.nodes]
+    return scales.load(arguments.scales, cfg, arguments.weights, kinds).ranges
 
 
 def read_or_make(arguments: argparse.Namespace) -> tuple[Graph, Plan, bool]:

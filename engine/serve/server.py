@@ -156,7 +156,7 @@ class Server(uvicorn.Server):
         )
         if service is None or not is_of_picture or service.is_draining:
             return None  # the application refuses at the end, with a lingering close
-        if refusal := service.overload():
+        if refusal := service.body_refusal(client):
             name = path.decode() if path in _PICTURE_PATHS else "/v2/models"
             service.metrics.add_request(name, refusal.status, 0.0)
             if self._access_log:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -81,7 +82,7 @@ class Service:
         self.picture_memory = PictureMemory(picture_bytes, self._input_bytes)
         self.active_requests = 0
         self.accepted_pictures = 0  # pictures of active requests whose bodies were read
-        self.reading = 0  # requests whose bodies are being read
+        self.reading: Counter[str] = Counter()  # by address: requests whose bodies are being read
         self.is_draining = False
         self.is_abandoned = False
         self.failure = ""  # the latest DeviceError, until a run succeeds
@@ -125,24 +126,44 @@ class Service:
         would send some in vain; if there were fewer, slow clients would keep others out.
         """
         waiting = self.accepted_pictures
+        reading = self.reading.total()
         limit = self.limits.queue
-        if waiting + count <= limit and waiting + self.reading < 2 * limit:
+        if waiting + count <= limit and waiting + reading < 2 * limit:
             return None
-        what = f"with {waiting} pictures" if waiting else f"of {self.reading} bodies being read"
-        seconds = spread_seconds(waiting * self._seconds_per_picture)
-        return RejectedError(503, f"queue: is full {what}", retry_after=seconds)
+        what = f"with {waiting} pictures" if waiting else f"of {reading} bodies being read"
+        return self._queue_is_full(what)
 
-    def reject_if_full(self, count: int = 1) -> None:
+    def body_refusal(self, client: str) -> RejectedError | None:
+        """Return why no further body from the address `client` is read now, or None.
+
+        One address may have half of the bodies that are on their way: however slowly it sends
+        them, the others can fill the queue.
+        """
+        reading = self.reading[client]
+        if reading >= self.limits.queue:
+            return self._queue_is_full(f"of {reading} bodies being read from this address")
+        return self.overload()
+
+    def reject_if_full(self, count: int) -> None:
         if refusal := self.overload(count):
             raise refusal
 
     @contextmanager
-    def reading_body(self) -> Iterator[None]:
-        self.reading += 1
+    def reading_body(self, client: str) -> Iterator[None]:
+        """Count a body from the address `client` as being read, or raise RejectedError."""
+        if refusal := self.body_refusal(client):
+            raise refusal
+        self.reading[client] += 1
         try:
             yield
         finally:
-            self.reading -= 1
+            self.reading[client] -= 1
+            if not self.reading[client]:
+                del self.reading[client]
+
+    def _queue_is_full(self, what: str) -> RejectedError:
+        seconds = spread_seconds(self.accepted_pictures * self._seconds_per_picture)
+        return RejectedError(503, f"queue: is full {what}", retry_after=seconds)
 
     async def infer(self, lease: PictureLease, settings: Settings, *, draws: bool) -> Inference:
         """Run the network on the picture of a request; raise ImageError if it cannot be read."""

@@ -131,7 +131,6 @@ class UploadEndpoint(ABC):
             scope["app"].state.access.check_origin(request.headers)
             self.check(request, service)
             service.reject_if_draining()
-            service.reject_if_full()
             try:
                 response = await self._answered(request, receive, lease)
             except asyncio.CancelledError:
@@ -146,7 +145,8 @@ class UploadEndpoint(ABC):
         self, request: Request, receive: Receive, lease: RequestLease
     ) -> EncodedResponse:
         service = lease.service
-        with service.reading_body():
+        client = request.client.host if request.client else "-"
+        with service.reading_body(client):
             content = await body.read(receive, service.limits, lease.try_reserve_body)
         lease.accept_pictures(1)
         watch = asyncio.ensure_future(_watch_disconnect(receive, lease))

@@ -54,9 +54,9 @@ class Running:
     def connect(self, timeout=30):
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
-    def plug(self, timeout=30):
-        """Open a raw connection, for requests that no client sends."""
-        return socket.create_connection((self.host, self.port), timeout)
+    def plug(self, timeout=30, source=""):
+        """Open a raw connection, for requests that no client sends, from the address `source`."""
+        return socket.create_connection((self.host, self.port), timeout, (source, 0))
 
     def get(self, path, **headers):
         with closing(self.connect()) as connection:

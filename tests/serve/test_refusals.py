@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -121,12 +122,13 @@ def test_clients_refused_together_come_back_at_different_times(detector, picture
 
 def test_few_bodies_are_read_in_vain(detector):
     with ExitStack() as stack, serving(detector, queue=3) as server:
+        server.service.reading.update({"192.0.2.1": 3, "192.0.2.2": 1})
         lines = []
-        for _ in range(6):
+        for _ in range(2):
             plug, reader = stack.enter_context(plugged(server))
             plug.sendall(HEAD + b"Content-Length: 4\r\n\r\nab")
             lines.append((plug, reader))
-        until(lambda: server.service.reading == 6)
+        until(lambda: server.service.reading["127.0.0.1"] == 2)
         with plugged(server) as (plug, reader):
             plug.sendall(HEAD + b"Content-Length: 4\r\n\r\n")  # the body is not sent
             status, headers, content = answer_in(reader)
@@ -136,6 +138,31 @@ def test_few_bodies_are_read_in_vain(detector):
             plug.sendall(b"cd")
             assert answer_in(reader)[0] in (422, 503)
         until(server.holds_nothing)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="loopback has one address on macOS")
+def test_unfinished_bodies_of_one_address_leave_the_queue_to_others(detector, pictures):
+    with ExitStack() as stack, serving(detector, queue=3) as server:
+
+        def begin_body():
+            plug = server.plug(source="127.0.0.2")
+            stack.callback(plug.close)
+            plug.sendall(HEAD + b"Content-Length: 4\r\n\r\nab")
+            return plug
+
+        for _ in range(3):
+            begin_body()
+        until(lambda: server.service.reading["127.0.0.2"] == 3)
+        for _ in range(10):
+            status, headers, content = answer_in(begin_body().makefile("rb"))
+            assert (status, headers["retry-after"] in "123") == (503, True)
+            assert json.loads(content)["error"] == (
+                "queue: is full of 3 bodies being read from this address"
+            )
+        with ThreadPoolExecutor(3) as pool:
+            replies = pool.map(lambda picture: server.post("/detect", picture), pictures[:3])
+            assert [reply.status for reply in replies] == [200] * 3
+    assert not server.service.reading
 
 
 @pytest.mark.slow

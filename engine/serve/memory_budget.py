@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from threading import Condition, Lock
 
 
@@ -12,28 +13,40 @@ class BudgetClosedError(Exception):
 class BodyMemory:
     """A thread-safe budget of `size` bytes for the bodies of at most `requests` requests.
 
-    Half of it is for small bodies, so that there is room for a small one whatever large ones hold.
+    A quarter of it is for small bodies, so that there is room for a small one whatever large ones
+    hold. Large ones of one address get no more than half of it, so that there is room for others.
     """
 
     def __init__(self, size: int, requests: int) -> None:
         self.size = size
         self.held = 0
-        self.largest = size - size // 2  # what all bodies may hold when a large one grows
-        self._small = size // 2 // requests
+        self.largest = size - size // 2  # what one address may hold when a large one grows
+        self._of_large = size - size // 4  # what all may hold when a large one grows
+        self._small = size // 4 // requests
+        self._held_by: Counter[str] = Counter()  # address
         self._lock = Lock()
 
-    def try_reserve(self, count: int, before: int = 0) -> bool:
-        """Reserve `count` more bytes for a request that holds `before`, if they are free."""
-        limit = self.size if before + count <= self._small else self.largest
+    def try_reserve(self, client: str, count: int, before: int = 0) -> bool:
+        """Reserve `count` more bytes for a request that holds `before`, if they are free.
+
+        `client` is the address from which the request comes.
+        """
+        is_small = before + count <= self._small
         with self._lock:
-            if self.held + count > limit:
+            if self.held + count > (self.size if is_small else self._of_large):
+                return False
+            if not is_small and self._held_by[client] + count > self.largest:
                 return False
             self.held += count
+            self._held_by[client] += count
             return True
 
-    def release(self, count: int) -> None:
+    def release(self, client: str, count: int) -> None:
         with self._lock:
             self.held -= count
+            self._held_by[client] -= count
+            if not self._held_by[client]:
+                del self._held_by[client]
 
 
 class PictureMemory:

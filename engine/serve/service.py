@@ -369,11 +369,15 @@ def _settle(future: AnyInferenceFuture, result: Inference | Exception) -> None:
 
 
 class RequestLease:
-    """What one request holds of a service, from its head until its response is sent."""
+    """What one request holds of a service, from its head until its response is sent.
 
-    def __init__(self, service: Service) -> None:
+    `client` is the address from which it comes.
+    """
+
+    def __init__(self, service: Service, client: str) -> None:
         self.is_disconnected = False
         self.service = service
+        self.client = client
         self._body_bytes = 0
         self._accepted_pictures = 0
         self._lock = Lock()  # pictures of one request are fetched and decoded on several threads
@@ -383,14 +387,14 @@ class RequestLease:
     def try_reserve_body(self, count: int) -> bool:
         with self._lock:
             memory = self.service.body_memory
-            if self._is_released or not memory.try_reserve(count, self._body_bytes):
+            if self._is_released or not memory.try_reserve(self.client, count, self._body_bytes):
                 return False
             self._body_bytes += count
             return True
 
     def release_body(self) -> None:
         with self._lock:
-            self.service.body_memory.release(self._body_bytes)
+            self.service.body_memory.release(self.client, self._body_bytes)
             self._body_bytes = 0
 
     def accept_pictures(self, count: int) -> None:

@@ -126,7 +126,7 @@ class UploadEndpoint(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service: Service = scope["app"].state.service
         request = Request(scope)
-        lease = RequestLease(service)
+        lease = RequestLease(service, request.client.host if request.client else "-")
         try:
             scope["app"].state.access.check_origin(request.headers)
             self.check(request, service)
@@ -145,8 +145,7 @@ class UploadEndpoint(ABC):
         self, request: Request, receive: Receive, lease: RequestLease
     ) -> EncodedResponse:
         service = lease.service
-        client = request.client.host if request.client else "-"
-        with service.reading_body(client):
+        with service.reading_body(lease.client):
             content = await body.read(receive, service.limits, lease.try_reserve_body)
         lease.accept_pictures(1)
         watch = asyncio.ensure_future(_watch_disconnect(receive, lease))

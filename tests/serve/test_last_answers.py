@@ -34,9 +34,11 @@ def test_refusal_of_a_full_server_arrives(detector, field):
 def test_refusal_for_lack_of_memory_arrives(detector):
     with serving(detector, memory_bytes=96 << 20) as server:
         memory = server.service.body_memory
-        assert memory.try_reserve(memory.largest)
+        assert memory.try_reserve("192.0.2.1", memory.largest)
+        assert memory.try_reserve("192.0.2.2", memory.largest // 2)
         assert [last_answer(server, b"/detect") for _ in range(5)] == [503] * 5
-        memory.release(memory.largest)
+        memory.release("192.0.2.1", memory.largest)
+        memory.release("192.0.2.2", memory.largest // 2)
 
 
 def test_refusal_by_the_application_arrives(detector):

@@ -37,19 +37,31 @@ def wait_for_turn(memory, count):
 
 def test_large_bodies_leave_room_for_a_small_one_of_each_request():
     memory = BodyMemory(1000, requests=10)
-    assert memory.try_reserve(500)
-    assert not memory.try_reserve(51)
-    assert all(memory.try_reserve(50) for _ in range(10))
-    assert not memory.try_reserve(1)
-    memory.release(1000)
+    assert memory.try_reserve("a", 500)
+    assert memory.try_reserve("b", 250)
+    assert not memory.try_reserve("c", 26)
+    assert all(memory.try_reserve("a", 25) for _ in range(10))
+    assert not memory.try_reserve("c", 1)
+    memory.release("a", 750)
+    memory.release("b", 250)
     assert memory.held == 0
+
+
+def test_large_bodies_of_one_address_leave_room_for_one_of_another():
+    memory = BodyMemory(1000, requests=10)
+    assert memory.try_reserve("a", 300)
+    assert not memory.try_reserve("a", 201)
+    assert memory.try_reserve("a", 200)
+    assert not memory.try_reserve("a", 1, 300)
+    assert all(memory.try_reserve("a", 25) for _ in range(5))  # as many as its share of requests
+    assert memory.try_reserve("b", 125)
 
 
 def test_a_small_body_that_grows_becomes_a_large_one():
     memory = BodyMemory(1000, requests=10)
-    assert memory.try_reserve(480)
-    assert memory.try_reserve(50)
-    assert not memory.try_reserve(1, 50)
+    assert memory.try_reserve("a", 480)
+    assert memory.try_reserve("a", 25)
+    assert not memory.try_reserve("a", 1, 25)
 
 
 def test_small_pictures_do_not_wait_for_large_ones():

@@ -27,12 +27,13 @@ from engine.serve.live import LiveOptions
 from engine.serve.protocol import LimitedProtocol
 from engine.serve.rejection import RejectedError
 from engine.serve.server_limits import ServerLimits
-from engine.serve.service import Service, warm_up
+from engine.serve.service import Service, useless_memory, warm_up
 from engine.vision.decode_pool import DecodePool
 
 _SECONDS_TO_CLOSE = 5  # for connections, after every request has its response
 _SECONDS_TO_END_STREAMS = 0.5  # for clients of live sources, which may not read
 _BACKLOG = 1024
+_MIB = 1 << 20
 _MAX_PORT = 65535
 _PICTURE_PATHS = frozenset((b"/detect", b"/classify"))
 
@@ -99,6 +100,13 @@ class Server(uvicorn.Server):
             raise InputError("serve: expected a detector or a classifier, got another network")
         if detector.has_state:
             raise InputError("serve: expected a network without state, got a recurrent one")
+        if limits.memory_bytes <= (useless := useless_memory(detector)):
+            width, height = detector.size
+            least = f"{math.ceil(useless / _MIB * 100) / 100:g} MiB"
+            raise InputError(
+                f"--memory: expected more than {least} for a network of {width} x {height}, "
+                f"got {limits.memory_bytes / _MIB:g}"
+            )
         self._detector = detector
         self._limits = limits
         self._decoders = decoders

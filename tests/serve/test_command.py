@@ -205,6 +205,10 @@ def test_port_in_use_is_reported(model):
         slow((["--host", "no.such.host.invalid"], "--host no.such.host.invalid --port 8000: ")),
         (["--max-body", "-1"], "--max-body: expected a number of MiB, got '-1'"),
         (["--memory", "200MB"], "--memory: expected a number of MiB, got '200MB'"),
+        (
+            ["--memory", 0.0625],
+            "--memory: expected more than 0.1 MiB for a network of 64 x 48, got 0.0625",
+        ),
         (["--memory", "inf"], "--memory: expected a number of MiB, got 'inf'"),
         slow((["--max-body", "1e305"], "--max-body: expected a number of MiB, got '1e305'")),
         slow((["--wait-ms", "nan"], "--wait-ms: expected 0 to 10000, got nan")),

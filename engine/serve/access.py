@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import logging
 import queue
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,6 +26,9 @@ from engine.serve.rejection import RejectedError
 _MAX_QUEUED_LINES = 10_000  # a disk that is slower loses lines, not answers
 _MAX_TARGET_LENGTH = 2000
 _ANY = "*"
+_ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+]|[^]\s/\\?#@:[]+)(?::([0-9]{0,5}))?")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,7 @@ class Access:
             raise InputError("--token: expected printable ASCII characters, got others")
         if self.token is not None and (not self.token or " " in self.token):
             raise InputError("--token: expected a word without spaces, got none or several")
-        for origin in self.cors:
-            scheme, _, host = origin.partition("://")
-            if origin != _ANY and not (scheme in ("http", "https") and host and "/" not in host):
-                example = "https://example.org or *"
-                raise InputError(f"--cors {shown(origin)}: expected an origin like {example}")
+        object.__setattr__(self, "cors", tuple(_as_sent(each) for each in self.cors))
         for host in self.hosts:
             if not host or any(mark in host for mark in ":/ "):
                 raise InputError(
@@ -67,6 +67,21 @@ class Access:
             is_own = origin is None or origin.partition("://")[2] == headers.get("host")
         if not is_own:
             raise RejectedError(403, "Origin: expected a page of this server, got another's")
+
+
+def _as_sent(origin: str) -> str:
+    """Return an origin of --cors as browsers send it: in lower case, without a default port."""
+    if origin == _ANY:
+        return origin
+    if found := _ORIGIN.fullmatch(origin.lower()):
+        scheme, host, given = found.groups()
+        usual = _DEFAULT_PORTS[scheme]
+        port = int(given or usual)
+        with suppress(UnicodeError):  # a name that no host has
+            host = host.encode("idna").decode()
+            if port <= _MAX_PORT:
+                return f"{scheme}://{host}" if port == usual else f"{scheme}://{host}:{port}"
+    raise InputError(f"--cors {shown(origin)}: expected an origin like https://example.org or *")
 
 
 class Cors(CORSMiddleware):

@@ -398,11 +398,37 @@ def test_named_origins_may_call_the_server(detector, pictures):
         {"cors": ("example.org",)},
         {"cors": ("https://example.org/",)},
         {"cors": ("null",)},
+        {"cors": ("https://",)},
+        {"cors": ("https://example.org:port",)},
+        {"cors": ("https://example.org:65536",)},
+        {"cors": ("https://a..org",)},
+        {"cors": ("https://exam ple.org",)},
+        {"cors": ("https://[::1",)},
+        {"cors": ("https://user@example.org",)},
+        {"cors": ("https://example.org?",)},
+        {"cors": ("https://example.org#",)},
     ],
 )
 def test_invalid_access_is_refused_at_the_start(given):
     with pytest.raises(InputError, match=r"^--"):
         Access(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("https://Example.org", "https://example.org"),
+        ("HTTPS://example.org:443", "https://example.org"),
+        ("http://example.org:80", "http://example.org"),
+        ("http://example.org:443", "http://example.org:443"),
+        ("https://example.org:", "https://example.org"),
+        ("https://[2001:DB8::1]:8443", "https://[2001:db8::1]:8443"),
+        ("https://m\u00fcnchen.example", "https://xn--mnchen-3ya.example"),
+        ("*", "*"),
+    ],
+)
+def test_origins_are_those_that_browsers_send(given, sent):
+    assert list(Access(cors=(given,)).cors) == [sent]
 
 
 def test_access_log_goes_on_after_its_folder_was_away(tmp_path, monkeypatch):

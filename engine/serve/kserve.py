@@ -21,6 +21,7 @@ from engine.files.naming import shown
 from engine.picture_runs import Outcome
 from engine.serve import body, request_options
 from engine.serve.rejection import RejectedError
+from engine.serve.server_limits import check_count
 from engine.serve.service import Inference, Service
 from engine.serve.upload_endpoint import EncodedResponse, Exchange, UploadEndpoint
 from engine.serve.uploads import (
@@ -28,7 +29,6 @@ from engine.serve.uploads import (
     Upload,
     Uploads,
     brief,
-    check_count,
     decode_base64,
     parse_object,
 )

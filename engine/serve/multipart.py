@@ -13,13 +13,14 @@ from python_multipart.multipart import parse_options_header
 
 from engine.files.naming import shown
 from engine.serve.rejection import RejectedError
+from engine.serve.server_limits import check_count
 
 MEDIA_TYPE = "multipart/form-data"
 
 # The parser logs a warning for each malformed form; the client already receives the reason.
 logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
-_MAX_PARTS = 256
+_MAX_FIELDS = 256
 _AFTER_BOUNDARY = re.compile(rb"[ \t]*(\r\n|\n|--)")
 _MOST_MENTIONS = 100  # of the boundary in the text before the first part
 _MAX_HEADER_LENGTH = 1000
@@ -94,17 +95,13 @@ class _Parts:
         self.files: list[tuple[str, list[bytes]]] = []
         self.fields: list[tuple[str, bytearray]] = []
         self.is_complete = False
-        self._parts = 0
         self._is_file = False
         self._header_name = b""
         self._header_value = b""
         self._disposition = b""
 
     def begin_part(self) -> None:
-        self._parts += 1
         self._disposition = b""
-        if self._parts > _MAX_PARTS:
-            raise RejectedError(400, f"multipart: expected at most {_MAX_PARTS} parts, got more")
 
     def add_header_name(self, data: bytes, start: int, end: int) -> None:
         self._header_name += data[start:end]
@@ -125,9 +122,13 @@ class _Parts:
         self._is_file = name is not None
         if name is not None:
             self.files.append((name, []))
+            check_count(len(self.files))
         else:
             field_name = options.get(b"name", b"")[:_MAX_HEADER_LENGTH]
             self.fields.append((_unescaped(field_name), bytearray()))
+            if len(self.fields) > _MAX_FIELDS:
+                limit = f"at most {_MAX_FIELDS} fields"
+                raise RejectedError(400, f"multipart: expected {limit}, got more")
 
     def add_content(self, data: bytes, start: int, end: int) -> None:
         if self._is_file:

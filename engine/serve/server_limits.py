@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass, fields
 
 from engine.errors import InputError
+from engine.serve.rejection import RejectedError
+
+_MAX_PICTURES = 1024  # in a request, whatever the queue holds
 
 
 @dataclass(frozen=True)
@@ -31,3 +34,9 @@ class ServerLimits:
             value = getattr(self, field.name)
             if not (isinstance(value, (int, float)) and 0 < value < math.inf):
                 raise InputError(f"{field.name}: expected a number above 0, got {value!r}")
+
+
+def check_count(pictures: int) -> None:
+    """Raise if a request has more pictures than any request may have."""
+    if pictures > _MAX_PICTURES:
+        raise RejectedError(413, f"pictures: expected at most {_MAX_PICTURES}, got {pictures}")

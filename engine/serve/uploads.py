@@ -13,6 +13,7 @@ from engine.errors import InputError, suggest
 from engine.files.naming import shown
 from engine.serve import multipart
 from engine.serve.rejection import RejectedError
+from engine.serve.server_limits import check_count
 
 JSON_TYPE = "application/json"
 
@@ -20,7 +21,6 @@ _PICTURE_KEYS = ("data", "url", "name")
 _MAX_URL_LENGTH = 8192
 _MAX_NAME_LENGTH = 1024
 _MAX_SHOWN = 4  # keys in a message
-MAX_PICTURES = 1024  # in a request, whatever the queue holds
 _MAX_VALUES = 100_000  # in JSON: a value takes many times the memory of its text
 
 
@@ -77,11 +77,6 @@ def parse_object(content: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise RejectedError(400, f"body: expected a JSON object, got {brief(document)}")
     return document
-
-
-def check_count(count: int) -> None:
-    if count > MAX_PICTURES:
-        raise RejectedError(413, f"pictures: expected at most {MAX_PICTURES}, got {count}")
 
 
 def decode_base64(text: Any, where: str) -> bytes:

@@ -93,7 +93,7 @@ def test_browsers_escape_three_characters_of_a_file_name(server, pictures):
         (form(("a", None, b"x")), "expected a file, got none. With curl: -F image=@dog.jpg"),
         (form(("a", "a.png", b"x"))[:-10], "ends before its last boundary"),
         (b"something else", "cannot be read"),
-        (form(*[("a", None, b"x")] * 300), "expected at most 256 parts"),
+        (form(*[("a", None, b"x")] * 300), "expected at most 256 fields"),
     ],
 )
 def test_other_forms_are_refused(server, body, reason):

@@ -174,6 +174,18 @@ def test_more_pictures_than_the_queue_holds_are_refused(detector, pictures):
         until(server.holds_nothing)
 
 
+@pytest.mark.parametrize(("count", "status"), [(300, 200), (1025, 413)])
+def test_a_form_may_have_as_many_pictures_as_json(detector, count, status):
+    with serving(detector, queue=2000) as server:
+        body = form(*[("a.png", b"")] * count)
+        reply = server.post("/detect", body, Content_Type=FORM)
+        assert reply.status == status
+        if status == 413:
+            assert reply.error == "pictures: expected at most 1024, got 1025"
+        else:
+            assert len(reply.found["images"]) == count
+
+
 def test_base64_counts_towards_the_memory_limit(detector):
     content = noise(900, 300)
     with serving(detector, memory_bytes=10 << 20) as server:

@@ -125,6 +125,9 @@ class _Parts:
             check_count(len(self.files))
         else:
             field_name = options.get(b"name", b"")[:_MAX_HEADER_LENGTH]
+            if not field_name:
+                expected = 'name="…" or filename="…" in each part'
+                raise RejectedError(400, f"multipart: expected {expected}, got neither.{_HINT}")
             self.fields.append((_unescaped(field_name), bytearray()))
             if len(self.fields) > _MAX_FIELDS:
                 limit = f"at most {_MAX_FIELDS} fields"

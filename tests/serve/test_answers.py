@@ -93,6 +93,11 @@ def test_browsers_escape_three_characters_of_a_file_name(server, pictures):
         (form(("a", None, b"x")), "expected a file, got none. With curl: -F image=@dog.jpg"),
         (form(("a", "a.png", b"x"))[:-10], "ends before its last boundary"),
         (b"something else", "cannot be read"),
+        (
+            form(("a", "a.png", b"x"), ("", None, b"x")),
+            'expected name="…" or filename="…" in each part, got neither',
+        ),
+        (f"--{BOUNDARY}\r\n\r\nx\r\n--{BOUNDARY}--\r\n".encode(), 'expected name="…" or'),
         (form(*[("a", None, b"x")] * 300), "expected at most 256 fields"),
     ],
 )

@@ -118,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--queue",
-        type=int,
+        type=_count,
         default=64,
         metavar="N",
         help="pictures in progress; further requests are refused (64)",
@@ -135,27 +135,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     limits.add_argument(
         "--max-pixels",
-        type=int,
+        type=_count,
         default=50_000_000,
         metavar="N",
         help="pixels of a picture (50 million)",
     )
     limits.add_argument(
-        "--max-tiles", type=int, default=256, metavar="N", help="tiles of a picture (256)"
+        "--max-tiles", type=_count, default=256, metavar="N", help="tiles of a picture (256)"
     )
     limits.add_argument(
         "--decode-seconds",
-        type=float,
+        type=_seconds,
         default=2,
         metavar="S",
         help="processor time to decode a picture (2)",
     )
     limits.add_argument(
-        "--body-seconds", type=float, default=10, metavar="S", help="time to receive a body (10)"
+        "--body-seconds", type=_seconds, default=10, metavar="S", help="time to receive a body (10)"
     )
     limits.add_argument(
         "--drain-seconds",
-        type=float,
+        type=_seconds,
         default=30,
         metavar="S",
         help="time to answer open requests before the server exits (30)",
@@ -316,4 +316,22 @@ def _mebibytes(text: str) -> float:
         number = math.nan
     if not 0 < number <= sys.maxsize / _MIB:
         raise argparse.ArgumentTypeError(f"expected a number of MiB, got {text!r}")
+    return number
+
+
+def _count(text: str) -> int:
+    """Parse --queue, --max-pixels and --max-tiles."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    """Parse --decode-seconds, --body-seconds and --drain-seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected seconds above 0, got {text!r}")
     return number

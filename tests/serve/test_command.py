@@ -201,7 +201,12 @@ def test_port_in_use_is_reported(model):
     ("options", "reason"),
     [
         (["--port", 65536], "--port 65536: "),
-        (["--queue", 0], "queue: expected a number above 0, got 0"),
+        (["--queue", 0], "--queue: expected a whole number of 1 or more, got '0'"),
+        slow((["--max-pixels", "1e6"], "--max-pixels: expected a whole number of 1 or more, got")),
+        (["--decode-seconds", 0], "--decode-seconds: expected seconds above 0, got '0'"),
+        slow((["--body-seconds", "nan"], "--body-seconds: expected seconds above 0, got 'nan'")),
+        slow((["--drain-seconds", "inf"], "--drain-seconds: expected seconds above 0, got 'inf'")),
+        slow((["--drain-seconds", "x"], "--drain-seconds: expected seconds above 0, got 'x'")),
         slow((["--host", "no.such.host.invalid"], "--host no.such.host.invalid --port 8000: ")),
         (["--max-body", "-1"], "--max-body: expected a number of MiB, got '-1'"),
         (["--memory", "200MB"], "--memory: expected a number of MiB, got '200MB'"),

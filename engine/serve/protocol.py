@@ -18,6 +18,8 @@ _MAX_HEAD_BYTES = 1 << 16  # also bounds trailers and chunk headers
 _MAX_PIPELINED = 16
 _RESERVED = 32  # connections beyond the limit, for checks of health only
 _SECONDS_IN_RESERVE = 2.0
+_SECONDS_TO_PROBE = 0.2  # whether a client that sends no more has left; doubled each time
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HEALTH_PATHS = (b"/healthz", b"/readyz", b"/metrics")
 _UPGRADE_HEADERS = (b"upgrade", b"http2-settings")
 _CLOSE = b"Connection: close\r\nContent-Length: 0\r\n\r\n"
@@ -39,6 +41,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._limits = limits
         self._idle_timer: asyncio.TimerHandle | None = None  # runs while no request is in progress
         self._response_timer: asyncio.TimerHandle | None = None  # runs while writing is paused
+        self._probe_timer: asyncio.TimerHandle | None = None  # runs while a client sends no more
         self._unparsed = 0  # bytes received since the last complete head or piece of a body
         self._reserved_at = 0.0
         self._is_reserved = False  # beyond the limit of connections: only health is answered
@@ -111,8 +114,35 @@ class LimitedProtocol(HttpToolsProtocol):
             self._response_timer = _cancelled(self._response_timer)
         super().on_response_complete()
 
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """Keep the connection of a client that has ended its own side after a whole request.
+
+        A client that has left looks the same until something is sent to it, so it is sent interim
+        responses, which HTTP/1.0 does not have.
+        """
+        if not self._is_responding or self.cycle.more_body or self._is_discarding:
+            return None
+        if self.is_streaming or self.cycle.scope["http_version"] != "1.1":
+            return None
+        self.cycle.keep_alive = False
+        self._probe_later(_SECONDS_TO_PROBE)
+        return True
+
+    def _probe_later(self, seconds: float) -> None:
+        self._probe_timer = self.loop.call_later(seconds, self._probe, 2 * seconds)
+
+    def _probe(self, next_seconds: float) -> None:
+        """Write what resets the connection of a client that has left, before the next write."""
+        if self.is_streaming:  # since the client has ended its side
+            self.transport.close()
+            return
+        if not (self.pipeline or self.cycle.response_started):
+            self.transport.write(_CONTINUE)
+        self._probe_later(next_seconds)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_idle_timer()
+        self._probe_timer = _cancelled(self._probe_timer)
         self._response_timer = _cancelled(self._response_timer)
         self._unset_keepalive_if_required()
         super().connection_lost(exc)

@@ -1,5 +1,6 @@
 """Dynamic batching: sizes of batches, waiting times, and each client's own answer."""
 
+import socket
 import threading
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ from engine.errors import DeviceError
 from engine.serve.batcher import Batcher, QueuedPicture
 from tests.serve.running import ask, load, serving, until
 from tests.serve.test_answers import without_times
+from tests.serve.test_limits import HEAD, answer_in, plugged
 
 
 class Gate:
@@ -168,6 +170,21 @@ def test_abandoned_request_is_not_run(gated, pictures):
         assert b'engine_requests_total{path="/detect",status="499"} 3' in (
             server.get("/metrics").content
         )
+
+
+def test_client_that_ends_its_side_and_waits_gets_interim_answers(gated, pictures):
+    detector, gate = gated
+    with serving(detector) as server, plugged(server) as (plug, lines):
+        gate.shut()
+        plug.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(pictures[0]) + pictures[0])
+        plug.shutdown(socket.SHUT_WR)
+        for _ in range(2):
+            assert lines.readline() == b"HTTP/1.1 100 Continue\r\n"
+            assert lines.readline() == b"\r\n"
+        gate.open()
+        status, headers, _ = answer_in(lines)
+        assert (status, headers["connection"]) == (200, "close")
+        assert lines.read() == b""
 
 
 def test_picture_that_fails_a_run_fails_alone(gated, pictures):

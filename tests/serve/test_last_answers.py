@@ -84,6 +84,19 @@ def test_one_client_leaves_connections_to_others(detector):
             other.close()
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_client_that_ends_its_side_after_the_body_is_answered(detector, pictures, count):
+    request = _HEAD % (b"/detect", b"", len(pictures[0])) + pictures[0]
+    with serving(detector) as server, plugged(server) as (plug, lines):
+        plug.sendall(request * count)
+        plug.shutdown(socket.SHUT_WR)
+        answers = [answer_in(lines) for _ in range(count)]
+        assert [status for status, _, _ in answers] == [200] * count
+        assert answers[-1][1]["connection"] == "close"
+        assert lines.read() == b""
+        until(server.holds_nothing)
+
+
 @pytest.mark.parametrize("way", ["half-closed", "closed", "reset"])
 def test_pipelined_requests_of_a_client_that_left_cause_no_traceback(
     detector, pictures, caplog, way

@@ -29,6 +29,10 @@ def check_headers(headers: Headers, limits: ServerLimits) -> None:
     coding = headers.get("content-encoding", "identity")
     if coding != "identity":
         raise RejectedError(415, f"Content-Encoding: expected none, got {coding[:80]!r}")
+    codings = ", ".join(headers.getlist("transfer-encoding")).lower()
+    if codings not in ("", "chunked"):
+        reason = f"Transfer-Encoding: expected chunked, got {codings[:80]!r}"
+        raise RejectedError(501, reason, closes_connection=True)
     length = headers.get("content-length", "0")
     if length.isdecimal() and (len(length) > 18 or int(length) > limits.body_bytes):
         raise _too_long(limits, length[:40])

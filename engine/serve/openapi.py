@@ -55,9 +55,10 @@ _ERRORS = {
     413: "The body or the picture is too large.",
     415: "Content-Type or Content-Encoding is not supported.",
     422: "The picture cannot be read.",
+    501: "Transfer-Encoding is not supported.",
     503: "The server is full, shuts down, or its device fails.",
 }
-_UPLOAD_ERRORS = (400, 401, 403, 404, 405, 406, 408, 413, 415, 422, 503)
+_UPLOAD_ERRORS = (400, 401, 403, 404, 405, 406, 408, 413, 415, 422, 501, 503)
 
 
 def document(service: Service, access: Access) -> _Object:

@@ -73,6 +73,20 @@ def test_a_body_that_does_not_end_is_cut_off(detector):
         until(server.holds_nothing)
 
 
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"gzip\r\nTransfer-Encoding: chunked"])
+@pytest.mark.parametrize("path", [b"/detect", b"/v2/models/net/infer"])
+def test_other_transfer_codings_are_not_implemented(server, path, coding):
+    with plugged(server) as (plug, lines):
+        plug.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\n" % path)
+        plug.sendall(b"Transfer-Encoding: %s\r\n\r\n4\r\nbody\r\n0\r\n\r\n" % coding)
+        status, headers, content = answer_in(lines)
+        assert (status, headers["connection"]) == (501, "close")
+        assert json.loads(content)["error"] == (
+            "Transfer-Encoding: expected chunked, got 'gzip, chunked'"
+        )
+        assert lines.read() == b""
+
+
 def test_refusal_reaches_a_client_that_sends_everything_first(detector):
     with serving(detector, body_bytes=1 << 20) as server:
         assert server.post("/detect", bytes(20 << 20)).status == 413

@@ -101,8 +101,22 @@ class LimitedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._response_timer is None:
+            self._leave_places_to_others()
             seconds = self._limits.response_seconds
             self._response_timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def _leave_places_to_others(self) -> None:
+        """End the oldest response that its client does not read, if its address has too many.
+
+        Such a response keeps the place of its picture in the queue.
+        """
+        unread = [
+            (each._response_timer.when(), id(each), each)
+            for each in self._others
+            if each.host == self.host and each._response_timer and not each.is_streaming
+        ]
+        if len(unread) >= max(1, self._limits.queue // 2):
+            min(unread)[-1].transport.abort()
 
     def resume_writing(self) -> None:
         super().resume_writing()

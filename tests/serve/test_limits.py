@@ -5,7 +5,9 @@ import json
 import socket
 import sys
 import time
-from contextlib import closing, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 
 import numpy as np
 import pytest
@@ -302,6 +304,32 @@ def test_unread_answer_is_given_up(detector):
         until(server.holds_nothing)
         with pytest.raises((ConnectionError, AssertionError)):
             assert len(answer_in(lines)[2]) > len(picture) // 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "darwin", reason="loopback has one address on macOS")
+def test_unread_answers_of_one_address_leave_the_queue_to_others(detector, pictures):
+    picture = noise(2500, 2000)
+    with serving(detector, queue=4, response_seconds=60) as server, ExitStack() as stack:
+        for number in range(6):
+            plug = server.plug(source="127.0.0.2")
+            stack.callback(plug.close)
+            plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+            plug.sendall(HEAD + b"Accept: image/png\r\nContent-Length: %d\r\n\r\n" % len(picture))
+            plug.sendall(picture)
+            assert plug.recv(1)  # the answer has begun
+            expected = min(number + 1, 2)
+            until(partial(has_unread_answers, server, expected))
+        with ThreadPoolExecutor(2) as pool:
+            replies = pool.map(lambda picture: server.post("/detect", picture), pictures[:2])
+            assert [reply.status for reply in replies] == [200] * 2
+        assert has_unread_answers(server, 2)
+
+
+def has_unread_answers(server, count):
+    connections = list(server.server.server_state.connections)
+    unread = sum(each._response_timer is not None for each in connections)
+    return unread == count == server.service.accepted_pictures
 
 
 def test_slowly_read_answer_arrives(detector):

@@ -27,6 +27,11 @@ def _clip(low: float, high: float) -> _Exporter:
     return lambda graph, x: graph.node("Clip", x, graph.number(low), graph.number(high))
 
 
+def _tanh(graph: GraphBuilder, x: str) -> str:
+    # It is 1 to the last digit from 10 on; OpenCV 5 returns NaN for a few hundred.
+    return graph.node("Tanh", graph.node("Clip", x, graph.number(-15), graph.number(15)))
+
+
 def _ramp(graph: GraphBuilder, x: str) -> str:
     return graph.node("Add", graph.node("Relu", x), graph.scale(x, 0.1))
 
@@ -42,7 +47,7 @@ def _swish(graph: GraphBuilder, x: str) -> str:
 def _mish(graph: GraphBuilder, x: str) -> str:
     if graph.opset >= MISH_OPSET:
         return graph.node("Mish", x)
-    return graph.node("Mul", x, graph.node("Tanh", graph.node("Softplus", x)))
+    return graph.node("Mul", x, _tanh(graph, graph.node("Softplus", x)))
 
 
 def _hard_mish(graph: GraphBuilder, x: str) -> str:
@@ -54,7 +59,7 @@ def _hard_mish(graph: GraphBuilder, x: str) -> str:
 def _gelu(graph: GraphBuilder, x: str) -> str:
     cube = graph.node("Mul", graph.node("Mul", x, x), x)
     inside = graph.node("Add", graph.scale(x, 0.797885), graph.scale(cube, 0.035677))
-    return graph.node("Mul", graph.scale(x, 0.5), graph.scale(graph.node("Tanh", inside), 1, 1))
+    return graph.node("Mul", graph.scale(x, 0.5), graph.scale(_tanh(graph, inside), 1, 1))
 
 
 def _plse(graph: GraphBuilder, x: str) -> str:
@@ -89,7 +94,7 @@ EXPORTERS: dict[str, _Exporter] = {
     "revleaky": _node("LeakyRelu", alpha=0.1),
     "logistic": _node("Sigmoid"),
     "loggy": _loggy,
-    "tanh": _node("Tanh"),
+    "tanh": _tanh,
     "swish": _swish,
     "mish": _mish,
     "hard_mish": _hard_mish,

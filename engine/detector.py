@@ -176,7 +176,7 @@ class Detector:
         return self._graph
 
     def read_plan(self) -> Plan:
-        """Read the weights again; return the network as operations, without any fusion."""
+        """Read the same weights again; return the network as operations, without any fusion."""
         return self._read_plan()
 
     @property
@@ -593,7 +593,8 @@ class Detector:
     def layer_outputs(self, x: Array) -> list[Floats]:
         """Return the output of every layer, in the order of the .cfg, for one batch.
 
-        This runs on separate memory, with a recurrent state of its own.
+        This runs on separate memory, with a recurrent state of its own. The first call reads the
+        weights again: it is a WeightsError if their file has changed since load().
         """
         with self._lock:
             if self._layers is None:
@@ -643,6 +644,8 @@ class Detector:
         half     compute in float16; input and outputs stay float32
         dynamic  take any height and width
         batch    the batch size, by default any; `opset`: by default the lowest possible
+
+        The weights are read again: it is a WeightsError if their file has changed since load().
         """
         from engine.exporting import ExportOptions, export
         from engine.files.atomic import write_new

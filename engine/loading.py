@@ -174,8 +174,10 @@ def load(
                 decoder=decoders.read if decoders else None,
             )
 
+            weights_file = darknet_weights.WeightsFile(weights)
+
             def read_plan() -> Plan:
-                return lower(network, darknet_weights.load(weights, network))
+                return lower(network, weights_file.load(network))
 
             plan = read_plan()
             expected = _passes(opening.passes, passes, precision)

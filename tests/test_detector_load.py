@@ -1,17 +1,20 @@
 """load() opens the device while it reads files, and warms it up before large imports."""
 
+import os
 import subprocess
 import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import engine
 from engine import backends
 from engine import passes as engine_passes
 from engine.backends import cuda, open_chosen
+from engine.darknet import weights
 from engine.errors import DeviceError, WeightsError
 from engine.passes import FUSING
 from tests.lanes import slow_except
@@ -157,3 +160,56 @@ def test_gpu_warm_up_starts_before_large_imports(device):
     )
     assert done.stderr == ""
     assert done.stdout.splitlines() == ([] if device == "cpu" else ["[]"]) + ["['MainThread']"]
+
+
+@pytest.fixture
+def trained(tmp_path, tiny_detector):
+    """A copy of the tiny detector whose weights a test may change."""
+    path = tmp_path / "net.weights"
+    path.write_bytes(tiny_detector.weights.read_bytes())
+    (tmp_path / "net.cfg").write_text(tiny_detector.cfg.read_text())
+    return path
+
+
+def read_again(detector, name, folder):
+    if name == "export":
+        pytest.importorskip("onnx")
+        return detector.export(folder / "net.onnx")
+    return detector.layer_outputs(np.zeros((1, 3, 48, 64), np.float32))
+
+
+@pytest.mark.parametrize("name", ["export", "layer_outputs"])
+def test_weights_that_training_saved_again_are_not_mixed_with_those_in_use(trained, name):
+    with engine.load(trained.with_suffix(".cfg"), trained, device="cpu") as detector:
+        content = trained.read_bytes()
+        trained.unlink()
+        trained.write_bytes(content[:20] + (np.frombuffer(content, "<f4", offset=20) * 2).tobytes())
+        again = r"net.weights: has changed since it was loaded\. Load the network again$"
+        with pytest.raises(WeightsError, match=again):
+            read_again(detector, name, trained.parent)
+        trained.unlink()
+        gone = r"net.weights: cannot be read: No such file or directory\. Load the network again$"
+        with pytest.raises(WeightsError, match=gone):
+            read_again(detector, name, trained.parent)
+    assert not trained.with_suffix(".onnx").exists()
+
+
+@pytest.mark.parametrize("name", ["export", "layer_outputs"])
+def test_weights_are_found_from_another_folder(trained, monkeypatch, tmp_path, name):
+    monkeypatch.chdir(tmp_path)
+    with engine.load("net.cfg", "net.weights", device="cpu") as detector:
+        monkeypatch.chdir("/")
+        assert read_again(detector, name, tmp_path)
+
+
+def test_weights_that_change_while_they_are_read_are_refused(trained, monkeypatch):
+    read_layers = weights._read_layers
+
+    def read_late(*given, **named):
+        found = read_layers(*given, **named)
+        os.utime(trained, ns=(0, 0))
+        return found
+
+    monkeypatch.setattr(weights, "_read_layers", read_late)
+    with pytest.raises(WeightsError, match=r"net.weights: changed while it was read\. Load"):
+        engine.load(trained.with_suffix(".cfg"), trained, device="cpu")

@@ -21,6 +21,7 @@ from engine.darknet.warnings_limit import warn_about_first
 from engine.errors import WeightsError, within_memory
 from engine.files.naming import shown
 from engine.files.regular import open_regular
+from engine.files.stamp import Stamp
 
 _log = logging.getLogger("engine")
 
@@ -29,6 +30,7 @@ _VERSION = struct.Struct("<iii")
 _MAX_VERSION = 2000  # a version above 1000 marks transposed dense weights
 _MIN_HEADER_BYTES = 16
 _WRITTEN_VERSION = (0, 2, 5)
+_LOAD_AGAIN = ". Load the network again"
 _MIN_VARIANCE = np.float32(-1e-5)  # batch normalisation adds this epsilon before the square root
 
 
@@ -59,6 +61,39 @@ def load(
     name = shown(path)
     with open_regular(path, WeightsError) as file:
         return _load(file, os.fstat(file.fileno()).st_size, graph, name, partial=partial)
+
+
+class WeightsFile:
+    """A file that is read again later, so that its arrays need not stay in memory.
+
+    Reading it again gives the same arrays, also from another working directory, or a WeightsError.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._name = shown(path)
+        self._stamp: Stamp | None = None  # of what was read first
+
+    def load(self, graph: Graph) -> tuple[dict[str, NDArray[np.float32]], ...]:
+        """Load the arrays of every layer, as load() does."""
+        with self._open() as file:
+            self._path = self._path.absolute()
+            stamp = Stamp.of(os.fstat(file.fileno()))
+            if self._stamp not in (None, stamp):
+                raise WeightsError(f"{self._name}: has changed since it was loaded{_LOAD_AGAIN}")
+            arrays = _load(file, stamp.size, graph, self._name)
+            if Stamp.of(os.fstat(file.fileno())) != stamp:
+                raise WeightsError(f"{self._name}: changed while it was read{_LOAD_AGAIN}")
+        self._stamp = stamp
+        return arrays
+
+    def _open(self) -> BinaryIO:
+        try:
+            return open_regular(self._path, WeightsError)
+        except WeightsError as error:
+            if self._stamp is None:
+                raise
+            raise WeightsError(f"{error}{_LOAD_AGAIN}") from None
 
 
 def loads(content: bytes, graph: Graph) -> tuple[dict[str, NDArray[np.float32]], ...]:

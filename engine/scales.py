@@ -67,6 +67,13 @@ def path_beside(weights: str | Path) -> Path:
     return Path(weights).with_suffix(".scales")
 
 
+def digests(cfg: str | Path, weights: str | Path) -> tuple[str, str]:
+    """Return by which digests a file names its .cfg and .weights."""
+    open_regular(cfg, ConfigError).close()
+    open_regular(weights, WeightsError).close()
+    return digest(Path(cfg), "sha256"), digest(Path(weights), "sha256")
+
+
 def load(
     path: str | Path | None, cfg: str | Path, weights: str | Path, kinds: Sequence[str]
 ) -> Scales:
@@ -76,9 +83,9 @@ def load(
     if not found.is_file():
         raise InputError(f"{shown(str(found))}: no such file, which int8 needs. Make it: {again}")
     scales = read(found)
-    for name, own in (("cfg", cfg), ("weights", weights)):
-        open_regular(own, ConfigError if name == "cfg" else WeightsError).close()
-        if getattr(scales, name) != digest(Path(own), "sha256"):
+    measured = scales.cfg, scales.weights
+    for own, then, now in zip((cfg, weights), measured, digests(cfg, weights), strict=True):
+        if then != now:
             raise InputError(
                 f"{shown(str(found))}: is of another {shown(str(own))}. Again: {again}"
             )

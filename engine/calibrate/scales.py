@@ -16,8 +16,8 @@ from engine.calibrate.choose import Chosen, Measurement, Report, choose
 from engine.calibrate.collect import can_measure, count_magnitudes
 from engine.darknet.graph import Graph
 from engine.errors import ImageError, InputError
+from engine.files.naming import shown
 from engine.inputs import Intake
-from engine.models.digest import digest
 from engine.plan.build import Plan
 from engine.scales import LayerScale, Scales
 from engine.sources.pictures import pictures_of
@@ -35,16 +35,18 @@ class Calibration:
 def calibrate(
     graph: Graph,
     plan: Plan,
-    files: tuple[str | Path, str | Path],
+    weights: str | Path,
+    digests: tuple[str, str],
     sources: Sequence[str],
     device: Device,
     options: Calibration,
     *,
     warn: Report,
 ) -> tuple[Scales, Chosen]:
-    """Return the scales of a network; `files` are its .cfg and .weights.
+    """Return the scales of a network.
 
-    `plan` is without fusion. `warn` gets the errors of pictures that cannot be read.
+    `plan` is without fusion. `digests` are those of the .cfg and the `weights` that it was read
+    from: the files may have changed since. `warn` gets the errors of pictures that cannot be read.
     """
     if not can_measure(device):
         raise InputError(f"{device.name}: expected the CPU or one GPU. Try: --device cpu")
@@ -67,8 +69,8 @@ def calibrate(
     measurement = Measurement(plan, device, kept)
     if not measurement.has_finite_outputs:
         raise InputError(
-            f"{files[1]}: the network's outputs are not finite in float32, so the error of int8 "
-            "cannot be measured. Check the weights with: compare"
+            f"{shown(weights)}: the network's outputs are not finite in float32, so the error of "
+            "int8 cannot be measured. Check the weights with: compare"
         )
     chosen = choose(measurement, histograms, options.target)
     about = {
@@ -78,8 +80,7 @@ def calibrate(
         "error": f"{chosen.error:.4f}",
     }
     layers = tuple(_layer(node.kind, number, chosen) for number, node in enumerate(graph.nodes))
-    cfg, weights = (digest(Path(each), "sha256") for each in files)
-    return Scales(cfg, weights, layers, about), chosen
+    return Scales(*digests, layers, about), chosen
 
 
 def _layer(kind: str, number: int, chosen: Chosen) -> LayerScale:

@@ -65,11 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from engine import scales as scales_file
     from engine.backends import open_chosen
     from engine.calibrate.scales import Calibration, calibrate
     from engine.darknet.names import read_names
     from engine.files.atomic import write_new
-    from engine.scales import path_beside
 
     pictures = _network.take_files(arguments, arguments.inputs)
     if pictures and not (arguments.cfg or arguments.model) and _is_model(pictures[0]):
@@ -80,15 +80,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--names: only with --check")
     _model.fill_in(arguments)
     arguments.model = None  # its files are known now
-    files = arguments.cfg, arguments.weights
-    path = arguments.output or str(path_beside(arguments.weights))
+    files = _model.network(str(arguments.cfg)), arguments.weights
+    path = arguments.output or str(scales_file.path_beside(arguments.weights))
     if is_picture(Path(path).name):
         raise InputError(f"--output {shown(path)}: is the name of a picture. Try NAME.scales")
     if arguments.check and not Path(arguments.check).exists():
         raise InputError(f"--check {shown(arguments.check)}: no such file or folder")
     reserved = _output_files.ReservedPaths([*files, *pictures, arguments.names, arguments.check])
     _output_files.check_output("--output", path, reserved, overwrite=arguments.overwrite)
+    digests = scales_file.digests(*files)
     graph, plan = _network.read(arguments)
+    if scales_file.digests(*files) != digests:
+        raise InputError(f"{shown(files[1])}: it or its .cfg changed while it was read. Try again")
     if arguments.names:
         read_names(arguments.names, graph.classes)  # raises an error if they do not fit
     device = open_chosen(arguments.device, arguments.threads)
@@ -100,7 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
             failures.append(text)
             print_stderr(f"Error: {text}")
 
-        scales, chosen = calibrate(graph, plan, files, pictures, device, options, warn=warn)
+        scales, chosen = calibrate(
+            *(graph, plan, files[1], digests, pictures, device, options), warn=warn
+        )
     finally:
         device.close()
     write_new(Path(path), str(scales).encode(), overwrite=arguments.overwrite)

@@ -1,3 +1,4 @@
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -5,9 +6,10 @@ import pytest
 from PIL import Image
 
 import engine
-from engine import cli
+from engine import cli, scales
 from engine.backends import open_device
 from engine.darknet import cfg, graph, weights
+from engine.models.digest import digest
 from tests import needs
 from tests.devices import open_or_skip
 from tests.pictures import write_picture
@@ -191,6 +193,30 @@ def test_scales_next_to_the_weights_are_found_and_not_replaced(model, pictures, 
         assert "--overwrite" in capsys.readouterr().err
     finally:
         beside.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("place", ["engine.cli._network.read", "engine.backends.open_chosen"])
+def test_scales_name_the_weights_that_were_measured(tmp_path, monkeypatch, pictures, capsys, place):
+    """Training saves the weights again while they are read, or later."""
+    (tmp_path / "net").mkdir()
+    model = write_model(tmp_path / "net", NET, ["a", "b", "c"])
+    measured = digest(model.weights, "sha256")
+    owner, name = place.rsplit(".", 1)
+    function = getattr(import_module(owner), name)
+
+    def save_again(*given):
+        found = function(*given)
+        change_weights(model, lambda number, name, values: values / 2)
+        return found
+
+    monkeypatch.setattr(place, save_again)
+    path = tmp_path / "my.scales"
+    status = calibrate(model, pictures, "-o", path, "--measure", 1)
+    if name == "read":
+        assert (status, path.exists()) == (2, False)
+        assert "changed while it was read. Try again" in capsys.readouterr().err
+    else:
+        assert (status, scales.read(path).weights) == (0, measured)
 
 
 def changed_model(folder, change):

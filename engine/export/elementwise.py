@@ -26,10 +26,14 @@ def activation(graph: GraphBuilder, op: ops.Activate) -> str:
 
 @exports(ops.Add)
 def add(graph: GraphBuilder, op: ops.Add) -> str:
-    if any(_has_other_sides(source.shape, op.out.shape) for source in op.sources):
-        graph.require_fixed("a sum of maps of different height or width", *op.sources)
     _require_equal_sizes(graph, *op.sources)
-    values = [_resized(graph, source, op.out.shape) for source in op.sources]
+    first = op.sources[0]
+    values = [
+        _resized(graph, source, op.out.shape)
+        if graph.have_equal_sizes(source, first)
+        else _resized_at_run_time(graph, source, first)
+        for source in op.sources
+    ]
     if op.weights is not None:
         factors = graph.constant_values(op.weights)
         values = [
@@ -60,15 +64,31 @@ def _resized(graph: GraphBuilder, source: Tensor, shape: Shape) -> str:
     return graph.reshape_to(value, shape) if is_flat else value
 
 
+def _resized_at_run_time(graph: GraphBuilder, source: Tensor, like: Tensor) -> str:
+    """Do the same with the shape that `like` has in a run: a plain Add would broadcast."""
+    flat = graph.reshape(graph[source], 0, -1)
+    sides = graph.node("Shape", graph[like])
+    wanted = graph.reduce("Prod", graph.slice(sides, 1, 4, 0), 0)
+    count = graph.slice(graph.node("Shape", flat), 1, 2, 0)
+    missing = graph.node("Sub", wanted, count)  # negative padding truncates
+    pads = graph.joined([0, 0, 0, missing])
+    return graph.node("Reshape", graph.node("Pad", flat, pads, graph.number(0)), sides)
+
+
 def _has_other_sides(first: Shape, second: Shape) -> bool:
     return first.sides[1:] != second.sides[1:]
 
 
 @exports(ops.Multiply)
 def multiply(graph: GraphBuilder, op: ops.Multiply) -> str:
+    factor = graph[op.factor]
     if op.factor.shape.area > 1:
         _require_equal_sizes(graph, op.src, op.factor)
-    return activate(graph, graph.node("Mul", graph[op.src], graph[op.factor]), op.activation)
+        if not graph.have_equal_sizes(op.src, op.factor):
+            # The engine refuses such a size; here a run fails rather than broadcasts.
+            sides = (graph.side(op.src, axis) for axis in (2, 3))
+            factor = graph.reshape(factor, 0, op.factor.shape.channels, *sides)
+    return activate(graph, graph.node("Mul", graph[op.src], factor), op.activation)
 
 
 def _require_equal_sizes(graph: GraphBuilder, *tensors: Tensor) -> None:

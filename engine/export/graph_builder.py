@@ -13,7 +13,21 @@ from engine import extras
 from engine.arrays import Array
 from engine.errors import ConfigError, InputError
 from engine.plan.build import Plan
-from engine.plan.ops import Constant, Op, Tensor
+from engine.plan.ops import (
+    Activate,
+    Add,
+    Concat,
+    Constant,
+    Conv2d,
+    L2Norm,
+    LocalNorm,
+    MaxPool,
+    Multiply,
+    Normalise,
+    NormaliseChannels,
+    Op,
+    Tensor,
+)
 from engine.plan.shapes import Shape
 
 Exporter = Callable[["GraphBuilder", Any], str]  # returns the name of its output value
@@ -22,6 +36,8 @@ _Exporter = TypeVar("_Exporter", bound=Exporter)
 INPUT = "images"
 MIN_OPSET = 13
 REDUCE_AXES_OPSET = 18  # axes are an input of every reduction; before, only of ReduceSum
+
+_KEEP_SIZE = (Activate, Add, Concat, L2Norm, LocalNorm, Multiply, Normalise, NormaliseChannels)
 
 EXPORTERS: dict[type[Op], Exporter] = {}
 _IN_FLOAT32: set[type[Op]] = set()  # computed in float32 in a float16 model, too
@@ -43,6 +59,20 @@ def exports(*kinds: type[Op], in_float32: bool = False) -> Callable[[_Exporter],
         return exporter
 
     return register
+
+
+def _keeps_size(op: Op) -> bool:
+    """Tell whether the output has the height and width of the first tensor, whatever they are."""
+    if isinstance(op, Conv2d):
+        window, stride, dilation = op.kernel, op.stride, op.dilation
+        padding = op.padding
+    elif isinstance(op, MaxPool):
+        window, stride, dilation = op.window.size, op.window.stride, (1, 1)
+        padding = op.window.padding
+    else:
+        return isinstance(op, _KEEP_SIZE)
+    reach = tuple((size - 1) * step for size, step in zip(window, dilation, strict=True))
+    return stride == (1, 1) and reach == (padding[0] + padding[2], padding[1] + padding[3])
 
 
 class GraphBuilder:
@@ -74,6 +104,7 @@ class GraphBuilder:
         self._real: _Real = np.float32  # the type of the values and constants of the current op
         self._values: dict[Tensor, dict[_Real, str]] = {plan.source: {np.float32: INPUT}}
         self._varying = {plan.source} if dynamic else set()
+        self._size_givers: dict[Tensor, Tensor] = {}  # of maps that have another's size
         self._sides: dict[tuple[Tensor, int], str] = {}
 
     def __getitem__(self, tensor: Tensor) -> str:
@@ -92,6 +123,8 @@ class GraphBuilder:
             self.reject("several time steps" if self._plan.steps > 1 else type(op).__name__)
         if any(map(self.varies, op.reads)):
             self._varying.add(op.out)
+            if _keeps_size(op):
+                self._size_givers[op.out] = self._size_giver(op.reads[0])
         self._real = np.float16 if self._half and type(op) not in _IN_FLOAT32 else np.float32
         self._values[op.out] = {self._real: EXPORTERS[type(op)](self, op)}
         self._real = np.float32
@@ -122,6 +155,19 @@ class GraphBuilder:
     def mark_fixed(self, tensor: Tensor) -> None:
         """Declare that the current op's output has one size, whatever its sources have."""
         self._varying.discard(tensor)
+
+    def have_equal_sizes(self, first: Tensor, second: Tensor) -> bool:
+        """Whether two maps are known to have the same height and width in every run.
+
+        At the exported size alone they may be equal by chance: 1 x 1 after different strides.
+        """
+        if not (self.varies(first) or self.varies(second)):
+            return True  # the sizes of the plan are those of every run
+        return self._size_giver(first) == self._size_giver(second)
+
+    def _size_giver(self, tensor: Tensor) -> Tensor:
+        """Return the earliest tensor that is known to have the height and width of this one."""
+        return self._size_givers.get(tensor, tensor)
 
     def require_fixed(self, what: str, *tensors: Tensor) -> None:
         """Raise a ConfigError that names the current layer if a tensor's size may change."""

@@ -107,8 +107,10 @@ def _fuse(arguments: argparse.Namespace, rest: list[str]) -> None:
     _check(arguments, str(cfg_path))
     _model.fill_in(arguments)
     graph = _network.graph_of(arguments)
-    arrays = weights.load(arguments.weights, graph)
     path = _model.network(str(arguments.cfg))
+    if Path(path).parent.absolute() != output.parent.absolute():
+        surgery.require_trees(graph, output.parent)
+    arrays = weights.load(arguments.weights, graph)
     text, fused, folded = surgery.fuse(path, arrays)
     seen = weights.read_header(arguments.weights).seen
     options = {"overwrite": arguments.overwrite, "hint": _output_files.HINT}

@@ -12,8 +12,11 @@ from engine.darknet import cfg
 from engine.darknet.blocks import fold_batch_norm
 from engine.darknet.graph import Graph, build
 from engine.darknet.layers.base import Weights
+from engine.darknet.layers.region import Region
+from engine.darknet.layers.softmax import Softmax
 from engine.darknet.weights import load
 from engine.errors import InputError
+from engine.files.naming import shown
 
 _BATCH_NORM_KEYS = ("batch_normalize", "cbn")
 
@@ -47,6 +50,24 @@ def fuse(path: str | Path, arrays: Sequence[Weights]) -> tuple[str, Graph, list[
         for node, each in zip(graph.nodes, arrays, strict=True)
     ]
     return fused, graph, folded
+
+
+def require_trees(graph: Graph, folder: Path) -> None:
+    """Raise an InputError unless a copy of the .cfg in `folder` finds the same class trees there.
+
+    They cannot be named by a path, because a .cfg that leaves its folder is refused.
+    """
+    for node in graph.nodes:
+        layer = node.layer
+        if not isinstance(layer, (Region, Softmax)) or layer.tree is None:
+            continue
+        tree = layer.context.find_tree(layer.tree, layer.at("tree"))
+        there = folder / layer.tree
+        if not there.is_file() or tree.read_bytes() != there.read_bytes():
+            raise InputError(
+                f"{layer.at('tree')}: {shown(tree)}: expected the same file in the folder of the "
+                f"new .cfg, {shown(folder)}. Copy it there first"
+            )
 
 
 def average(graph: Graph, files: Sequence[str | Path]) -> list[Weights]:

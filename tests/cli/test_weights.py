@@ -1,7 +1,9 @@
 """python -m engine weights."""
 
 import hashlib
+import shutil
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from engine import cli
 from engine.darknet import cfg, graph, weights
 from tests.cli.child import engine, engine_here
+from tests.small_models import write_model
 
 
 def rows_of(out):
@@ -84,6 +87,36 @@ def test_fuse_writes_a_network_of_the_same_outputs(tiny_detector, tmp_path):
         found = after.forward(given)
     for left, right in zip(found, expected, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-5)
+
+
+def test_fuse_refuses_a_folder_without_the_tree_that_the_network_names(
+    tmp_path, monkeypatch, capsys
+):
+    """A tree in the working folder is found, too, but not by a later command."""
+    (tmp_path / "net").mkdir()
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path / "net")
+    Path("some.tree").write_text("a -1\nb -1\nc 0\nd 0\n")
+    text = "[net]\nwidth=4\nheight=4\nchannels=1\n[conv]\nbatch_normalize=1\nfilters=4\n"
+    text += "[avgpool]\n[softmax]\ntree=some.tree\n"
+    write_model(tmp_path / "net", text, list("abcd"))
+    command = ["weights", "fuse", "net.cfg", "net.weights", "-o"]
+    other = str(tmp_path / "out/fused.weights")
+    for tree in (None, "a -1\nb -1\nc 1\nd 1\n"):
+        if tree:
+            (tmp_path / "out/some.tree").write_text(tree)
+        assert cli.main([*command, other]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "tree: some.tree: expected the same file in the folder of the new .cfg" in line
+        assert line.endswith(f"{tmp_path}/out. Copy it there first")
+    shutil.copy("some.tree", tmp_path / "out")
+    assert cli.main([*command, other]) == 0
+    assert cli.main([*command, "fused.weights"]) == 0
+    monkeypatch.chdir(tmp_path)
+    for folder in ("net", "out"):
+        assert (
+            cli.main(["weights", "verify", f"{folder}/fused.cfg", f"{folder}/fused.weights"]) == 0
+        )
 
 
 def test_fuse_keeps_the_number_of_images_seen(tiny_detector, tmp_path):

@@ -13,6 +13,7 @@ from engine.cli._stderr import print_stderr
 from engine.errors import ConfigError, InputError
 from engine.files import data_set_yaml
 from engine.files.naming import shown
+from engine.vision.extensions import is_picture
 
 if TYPE_CHECKING:
     from engine.detector import Detector
@@ -106,6 +107,8 @@ def take_inputs(
     inputs: list[str] = list(arguments.inputs)
     while inputs and (kind := _kind_of(inputs[0])) and getattr(arguments, kind) is None:
         setattr(arguments, kind, inputs.pop(0))
+    if inputs and arguments.cfg and not arguments.weights and is_unnamed_weights(inputs[0]):
+        arguments.weights = inputs.pop(0)
     for each in inputs:
         data_set_yaml.refuse(each, what, InputError)
     if misplaced := next(filter(_kind_of, inputs), None):
@@ -119,6 +122,15 @@ def _kind_of(name: str) -> str | None:
     """Return the option that a file name stands for by its extension, if any."""
     kind = Path(name).suffix.lower().lstrip(".")
     return kind if kind in ("data", "cfg", "weights") else None
+
+
+def is_unnamed_weights(name: str) -> bool:
+    """Tell whether a file without the ending .weights holds some: darknet writes net.backup."""
+    if is_picture(name) or _kind_of(name):
+        return False
+    from engine.darknet.weights import has_header
+
+    return has_header(name)
 
 
 def warm_up(arguments: argparse.Namespace) -> AbstractContextManager[None]:

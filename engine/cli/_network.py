@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli import _model
 from engine.cli._stderr import print_stderr
 from engine.errors import InputError
+from engine.files.naming import shown
 
 if TYPE_CHECKING:
     from engine.darknet.graph import Graph
@@ -33,6 +35,8 @@ def take_files(arguments: argparse.Namespace, inputs: list[str]) -> list[str]:
         kind = Path(each).suffix.lower().lstrip(".")
         if kind in ("cfg", "weights") and getattr(arguments, kind) is None:
             setattr(arguments, kind, each)
+        elif not arguments.weights and _model.is_unnamed_weights(each):
+            arguments.weights = each
         else:
             left.append(each)
     return left
@@ -48,7 +52,9 @@ def take_network(arguments: argparse.Namespace) -> None:
 
 def refuse_rest(rest: list[str]) -> None:
     if rest:
-        raise InputError(f"unexpected {rest[0]!r}: expected CFG and WEIGHTS")
+        is_file = os.path.isfile(rest[0])  # noqa: PTH113, which raises if a name is too long
+        hint = f". If it holds the weights: --weights {shown(rest[0])}" if is_file else ""
+        raise InputError(f"unexpected {rest[0]!r}: expected CFG and WEIGHTS{hint}")
 
 
 def graph_of(arguments: argparse.Namespace) -> Graph:

@@ -120,6 +120,15 @@ def read_header(path: str | Path) -> Header:
         return _read_header(file, shown(path))
 
 
+def has_header(path: str | Path) -> bool:
+    """Tell whether a file starts as a .weights file does, whatever its name."""
+    try:
+        read_header(path)
+    except (WeightsError, OSError):
+        return False
+    return True
+
+
 def save(
     path: str | Path,
     graph: Graph,

@@ -10,7 +10,9 @@ import pytest
 
 from engine import cli
 from engine.darknet import cfg, graph, weights
+from tests import needs
 from tests.cli.child import engine, engine_here
+from tests.pictures import write_picture
 from tests.small_models import write_model
 
 
@@ -162,6 +164,47 @@ def test_misuse_is_one_error_line_and_writes_nothing(
         "beside.cfg": "mine",
     }
     assert tiny_detector.weights.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["net.backup", "yolov4.conv.137", "net_last"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "weights info CFG NET",
+        "weights info NET",
+        "weights verify CFG NET",
+        "weights cut CFG NET 2 -o out.weights",
+        "export onnx CFG NET -o out.onnx",
+        "benchmark CFG NET --device cpu --seconds 0 --warm-up 0",
+        "calibrate CFG NET picture.png --device cpu --measure 1 -o out.scales",
+        "compare CFG NET picture.png --second cpu",
+        "detect CFG NET picture.png --device cpu",
+        "detect --cfg CFG NET picture.png --device cpu",
+    ],
+)
+def test_weights_may_have_any_name(tiny_detector, tmp_path, monkeypatch, capsys, words, name):
+    """Darknet writes net.backup while it trains; others publish net.conv.137."""
+    if words.startswith("export"):
+        needs.package("onnx")
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(tiny_detector.weights, name)
+    write_picture(tmp_path / "picture.png")
+    files = {"CFG": str(tiny_detector.cfg), "NET": name}
+    status = cli.main([files.get(word, word) for word in words.split()])
+    told = capsys.readouterr()
+    assert status == 0, told.err
+    assert "random weights" not in told.err
+
+
+def test_another_file_is_not_taken_for_weights(tiny_detector, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("net.backup").write_text("These are no weights at all.\n")
+    assert cli.main(["weights", "verify", str(tiny_detector.cfg), "net.backup"]) == 2
+    assert capsys.readouterr().err == (
+        "Error: unexpected 'net.backup': expected CFG and WEIGHTS. "
+        "If it holds the weights: --weights net.backup\n"
+    )
+    assert cli.main(["weights", "verify", str(tiny_detector.cfg), "x" * 4096]) == 2
 
 
 def test_overwrite_replaces_earlier_outputs(tiny_detector, tmp_path):

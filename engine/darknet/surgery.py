@@ -15,7 +15,7 @@ from engine.darknet.layers.base import Weights
 from engine.darknet.layers.region import Region
 from engine.darknet.layers.softmax import Softmax
 from engine.darknet.weights import load
-from engine.errors import InputError
+from engine.errors import InputError, WeightsError
 from engine.files.naming import shown
 
 _BATCH_NORM_KEYS = ("batch_normalize", "cbn")
@@ -49,6 +49,7 @@ def fuse(path: str | Path, arrays: Sequence[Weights]) -> tuple[str, Graph, list[
         fold_batch_norm(each, filters=node.layer.filter_axis)
         for node, each in zip(graph.nodes, arrays, strict=True)
     ]
+    _require_finite(graph, folded, "with batch normalisation folded into them")
     return fused, graph, folded
 
 
@@ -81,6 +82,21 @@ def average(graph: Graph, files: Sequence[str | Path]) -> list[Weights]:
     for file in others:
         for layer, more in zip(sums, load(file, graph), strict=True):
             for name, values in more.items():
-                layer[name] += values
+                with np.errstate(over="ignore", invalid="ignore"):
+                    layer[name] += values
+    _require_finite(graph, sums, f"in the sum of {len(files)} files")
     share = np.float32(1 / len(files))
     return [{name: each * share for name, each in layer.items()} for layer in sums]
+
+
+def _require_finite(graph: Graph, arrays: Sequence[Weights], when: str) -> None:
+    """Raise a WeightsError if a number that is to be written is beyond the range of float32."""
+    for node, layer in zip(graph.nodes, arrays, strict=True):
+        for name, values in layer.items():
+            bad = values.size - np.count_nonzero(np.isfinite(values))
+            if bad:
+                raise WeightsError(
+                    f"{graph.file}: layer {node.index} [{node.kind}] {name}: {bad} of "
+                    f"{values.size} numbers are beyond the range of float32 {when}. "
+                    "Did training diverge?"
+                )

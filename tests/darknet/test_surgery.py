@@ -8,7 +8,7 @@ import pytest
 
 from engine.darknet import cfg, graph, surgery, weights
 from engine.darknet.lower import lower
-from engine.errors import InputError
+from engine.errors import InputError, WeightsError
 from engine.plan import ops
 from tests.darknet.small_networks import graph_of, random_weights, shared_folder
 
@@ -61,6 +61,24 @@ def test_filters_on_the_second_axis_are_scaled_along_it(cpu, tmp_path, filters):
     network = graph_of(layers)
     _, (folded,) = assert_equal(cpu, network, random_weights(network), path)
     assert set(folded) == {"bias", "weight"}
+
+
+def test_numbers_that_become_infinite_are_refused(tmp_path):
+    """Each is finite in its file, as training that diverges leaves them."""
+    path = tmp_path / "net.cfg"
+    path.write_text("[net]\nwidth=4\nheight=4\nchannels=2\n[conv]\nbatch_normalize=1\n")
+    network = graph.build(cfg.read(path))
+    arrays = random_weights(network)
+    arrays[0]["scale"][:] = 1e38
+    arrays[0]["variance"][:] = 0
+    with pytest.raises(WeightsError, match=r"^net.cfg: layer 0 \[conv.* folded into them\. Did"):
+        surgery.fuse(path, arrays)
+    files = [tmp_path / "a.weights", tmp_path / "b.weights"]
+    for scale, file in zip((3e38, 2e38), files, strict=True):
+        arrays[0]["scale"][:] = scale
+        weights.save(file, network, arrays)
+    with pytest.raises(WeightsError, match=r"scale: 1 of 1 numbers are beyond .* sum of 2 files"):
+        surgery.average(network, files)
 
 
 def test_batchnorm_layer_is_kept(tmp_path):

@@ -17,6 +17,7 @@ from engine.export.suppression import Nms
 from engine.inputs import Intake
 from engine.passes import optimise
 from engine.plan.build import Plan
+from engine.settings import LARGEST_BATCH
 from engine.vision.boxes import Kind, Suppression
 
 
@@ -44,7 +45,7 @@ class ExportOptions:
             if value is not None and not self.nms:
                 raise InputError(f"{name}: expected nms, too, got {value} alone")
         if self.batch is not None:
-            whole("batch", self.batch)
+            whole("batch", self.batch, most=LARGEST_BATCH)
         check_layout(self.form, self.suppression)
 
     @property

@@ -13,7 +13,7 @@ from engine.errors import InputError, suggest
 Tiles: TypeAlias = "str | int | tuple[int, int]"
 
 _LOWEST_READ = 0.1  # the score above which a box is read, whatever the threshold
-_LARGEST_BATCH = 2**31 - 1  # a larger batch overflows 32-bit row counts
+LARGEST_BATCH = 2**31 - 1  # a larger batch overflows 32-bit row counts
 _LARGEST_OVERLAP = 0.8  # of tiles; their number grows with the square of 1 / (1 - overlap)
 
 
@@ -37,7 +37,7 @@ class Settings:
         for name in ("threshold", "nms", "hierarchy"):
             made[name] = fraction(name, made[name])
         made["top_k"] = whole("top_k", self.top_k)
-        made["batch"] = whole("batch", self.batch, most=_LARGEST_BATCH)
+        made["batch"] = whole("batch", self.batch, most=LARGEST_BATCH)
         if self.max_detections is not None:
             made["max_detections"] = whole("max_detections", self.max_detections)
         check_kind("read", self.read, bool, "True or False")

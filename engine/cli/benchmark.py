@@ -20,6 +20,7 @@ from engine.cli import _model, _network, _output_files, _sources
 from engine.cli._stderr import print_stderr
 from engine.cli._table import align
 from engine.errors import InputError
+from engine.settings import LARGEST_BATCH
 from engine.version import __version__
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from engine.cli._table import Cell
 
 JSON_VERSION = 1
-_MOST_WORKERS = 16
+_MOST_WORKERS = 16  # by default
+_LARGEST_WORKERS = 1024  # each is a thread, or a process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -383,16 +385,19 @@ def _picture(path: str | None, channels: int) -> Any:
 
 def batches(text: str) -> tuple[int, ...]:
     """Parse 1 or 1,8,64."""
-    words = text.split(",")
-    if not all(word.isascii() and word.isdecimal() and int(word) > 0 for word in words):
-        raise argparse.ArgumentTypeError(f"expected numbers of 1 or more, got {text!r}")
-    return tuple(int(word) for word in words)
+    numbers = tuple(parse_integer(word) or 0 for word in text.split(","))
+    if not all(1 <= number <= LARGEST_BATCH for number in numbers):
+        raise argparse.ArgumentTypeError(
+            f"expected numbers from 1 to {LARGEST_BATCH}, got {text!r}"
+        )
+    return numbers
 
 
 def _workers(text: str) -> int:
     number = parse_integer(text)
-    if not number or number < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of 1 or more, got {text!r}")
+    if not number or number > _LARGEST_WORKERS:
+        expected = f"expected a number from 1 to {_LARGEST_WORKERS}"
+        raise argparse.ArgumentTypeError(f"{expected}, got {text!r}")
     return number
 
 

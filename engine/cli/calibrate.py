@@ -14,6 +14,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.arguments import parse_integer
 from engine.cli import FAILED, _model, _network, _output_files
 from engine.cli._stderr import print_stderr
 from engine.cli._table import align
@@ -24,6 +25,8 @@ from engine.vision.extensions import is_picture
 if TYPE_CHECKING:
     from engine.calibrate.choose import Chosen
     from engine.scales import Scales
+
+_MOST_PICTURES = 1_000_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -164,9 +167,11 @@ def _number(value: float | None) -> str:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
-    return int(text)
+    number = parse_integer(text)
+    if not number or number > _MOST_PICTURES:
+        expected = f"expected a whole number from 1 to {_MOST_PICTURES}"
+        raise argparse.ArgumentTypeError(f"{expected}, got {text!r}")
+    return number
 
 
 def _fraction(text: str) -> float:

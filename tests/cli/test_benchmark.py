@@ -178,8 +178,11 @@ def test_a_video_that_is_missing_is_told_before_anything_is_measured(tiny_detect
     [
         (["yolov3-tinny"], "Did you mean 'yolov3-tiny'?"),
         (["CFG", "x", "y"], "unexpected 'x'"),
-        (["CFG", "--batch", "1,0"], "expected numbers of 1 or more, got '1,0'"),
-        (["CFG", "--workers", "1,2"], "expected a number of 1 or more, got '1,2'"),
+        (["CFG", "--batch", "1,0"], "expected numbers from 1 to 2147483647, got '1,0'"),
+        (["CFG", "--batch", "9" * 20], "--batch: expected numbers from 1 to 2147483647, got '99"),
+        (["CFG", "--batch", "9" * 5000], "--batch: expected numbers from 1 to 2147483647, got '99"),
+        (["CFG", "--workers", "1,2"], "expected a number from 1 to 1024, got '1,2'"),
+        (["CFG", "--workers", "99999"], "expected a number from 1 to 1024, got '99999'"),
         (["CFG", "--seconds", "soon"], "expected seconds, got 'soon'"),
         (["CFG", "--json", "here.json"], "exists already"),
         (["CFG", "--plot", "here.json"], "exists already"),

@@ -149,6 +149,14 @@ def test_options_are_checked_before_anything_is_measured(
     assert (pictures / "0.png").read_bytes() == before
 
 
+@pytest.mark.parametrize("option", ["--pictures", "--measure"])
+@pytest.mark.parametrize("count", ["0", "9" * 20, "9" * 5000, "\u00b2"])
+def test_counts_that_nobody_means_are_one_line(model, pictures, capsys, option, count):
+    assert calibrate(model, pictures, option, count) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{option}: expected a whole number from 1 to 1000000000, got '{count[:50]}" in line
+
+
 @pytest.mark.parametrize("option", ["--names", "--check"])
 def test_its_output_replaces_no_file_that_is_read(model, pictures, tmp_path, capsys, option):
     (tmp_path / "set.txt").write_text("".join(f"{pictures}/{n}.png\n" for n in range(3)))

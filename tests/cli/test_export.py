@@ -172,6 +172,10 @@ def test_a_layer_that_onnx_cannot_hold_is_named(tmp_path, tiny_recurrent, capsys
         (["onnx", "--nms", "--max-det", "0", "-o", "x.onnx"], "max_detections: expected an"),
         (["onnx", "--layout", "yolo8", "-o", "x.onnx"], "Did you mean 'yolov8'?"),
         (["onnx", "--layout", "raw", "--nms", "-o", "x.onnx"], "expected the layout darknet, "),
+        (
+            ["onnx", "--batch", "9" * 20, "-o", "x.onnx"],
+            "batch: expected at most 2147483647, got 99",
+        ),
         (["onnx", "-o", "x.txt"], "-o x.txt: expected a name that ends in .onnx"),
         (["onnx", "--model", "yolov3-tinny", "-o", "x"], "Did you mean 'yolov3-tiny'?"),
     ],

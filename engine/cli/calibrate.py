@@ -71,8 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     from engine import scales as scales_file
     from engine.backends import open_chosen
     from engine.calibrate.scales import Calibration, calibrate
-    from engine.darknet.names import read_names
+    from engine.cli.evaluate import require_labels
     from engine.files.atomic import write_new
+    from engine.loading import labels_of
 
     pictures = _network.take_files(arguments, arguments.inputs)
     if pictures and not (arguments.cfg or arguments.model) and _is_model(pictures[0]):
@@ -95,8 +96,10 @@ def run(arguments: argparse.Namespace) -> int:
     graph, plan = _network.read(arguments)
     if scales_file.digests(*files) != digests:
         raise InputError(f"{shown(files[1])}: it or its .cfg changed while it was read. Try again")
-    if arguments.names:
-        read_names(arguments.names, graph.classes)  # raises an error if they do not fit
+    if arguments.check:
+        if graph.task != "detector":
+            raise InputError(f"--check: only for detectors, got a {graph.task}: {graph.file}")
+        require_labels(arguments.check, labels_of(arguments.names, None, graph, files[0]))
     device = open_chosen(arguments.device, arguments.threads)
     try:
         options = Calibration(arguments.pictures, arguments.measure, arguments.target)

@@ -316,17 +316,30 @@ def _examples_from_detector(
 
 def average_precisions(detector: Detector, source: str) -> dict[str, float | None]:
     """Return COCO's average precisions of a detector on labelled pictures."""
-    from engine.evaluate import coco_files
     from engine.evaluate.score import score
-    from engine.outputs import labelled_pictures
 
-    if _is_coco(source):
-        truth = coco_files.read_truth(source, detector.labels)
-    else:
-        truth = labelled_pictures.read(source, detector.labels)
+    truth = _labelled(source, detector.labels)
     examples, failures = _examples_from_detector(detector, truth, "coco")
     _print_problems(truth, failures)
     return score(examples, truth.names).summary
+
+
+def require_labels(source: str, names: Sequence[str]) -> None:
+    """Raise an InputError if average_precisions() would find nothing to measure."""
+    any_size = 1000, 1000
+    for entry in _labelled(source, names).entries:
+        if not entry.objects(entry.size or any_size).optional.all():
+            return
+    raise InputError(f"{shown(source)}: expected labelled pictures, got none with a label")
+
+
+def _labelled(source: str, names: Sequence[str]) -> GroundTruth:
+    from engine.evaluate import coco_files
+    from engine.outputs import labelled_pictures
+
+    if _is_coco(source):
+        return coco_files.read_truth(source, names)
+    return labelled_pictures.read(source, names)
 
 
 def _examples_from_file(

@@ -149,6 +149,32 @@ def test_options_are_checked_before_anything_is_measured(
     assert (pictures / "0.png").read_bytes() == before
 
 
+@pytest.mark.parametrize("labels", ["no pictures", "no labels", "empty labels", "other classes"])
+def test_a_check_without_labels_is_refused_first(model, pictures, tmp_path, capsys, labels):
+    checked = tmp_path / "checked"
+    (checked / "labels").mkdir(parents=True)
+    if labels != "no pictures":
+        write_picture(checked / "images/0.png")
+    if labels == "empty labels":
+        (checked / "labels/0.txt").write_text("")
+    if labels == "other classes":
+        (checked / "labels/0.txt").write_text("7 0.5 0.5 0.6 0.8\n")
+    path = tmp_path / "a.scales"
+    assert calibrate(model, pictures, "-o", path, "--check", checked) == 2
+    told = capsys.readouterr()
+    (line,) = told.err.splitlines()
+    assert line.startswith(f"Error: {checked}: ")
+    assert "names no picture" in line or "expected labelled pictures, got none with a label" in line
+    assert not told.out
+    assert not path.exists()
+
+
+def test_a_classifier_has_no_boxes_to_check(tiny_classifier, pictures, tmp_path, capsys):
+    options = "-o", tmp_path / "a.scales", "--check", pictures
+    assert calibrate(tiny_classifier, pictures, *options) == 2
+    assert "--check: only for detectors, got a classifier: net.cfg" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--pictures", "--measure"])
 @pytest.mark.parametrize("count", ["0", "9" * 20, "9" * 5000, "\u00b2"])
 def test_counts_that_nobody_means_are_one_line(model, pictures, capsys, option, count):

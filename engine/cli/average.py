@@ -18,6 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.cli import _output_files
     from engine.darknet import cfg, graph, surgery, weights
     from engine.files.atomic import NewFile
+    from engine.files.naming import shown
 
     output, overwrite = arguments.output, arguments.overwrite
     _output_files.check_ending("OUT", output, ".weights")
@@ -31,5 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     new = NewFile(output, overwrite=overwrite, hint=_output_files.HINT)
     with new as file, file.part.open("wb") as out:
         weights.write(out, network, arrays, seen=seen)
-    print(f"{output}: {network.weights_bytes:,} bytes, the average of {len(arguments.weights)}")
+    print(
+        f"{shown(output)}: {network.weights_bytes:,} bytes, the average of {len(arguments.weights)}"
+    )
     return 0

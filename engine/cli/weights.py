@@ -56,7 +56,7 @@ def _info(arguments: argparse.Namespace, rest: list[str]) -> None:
     header = weights.read_header(path)
     size = path.stat().st_size
     rows: list[tuple[Cell, ...]] = [
-        ("file", str(path)),
+        ("file", shown(path)),
         ("bytes", f"{size:,} (header: {header.size})"),
         ("sha256", digest(path, "sha256")),
         ("version", f"{header.major}.{header.minor}.{header.revision}"),
@@ -74,7 +74,8 @@ def _info(arguments: argparse.Namespace, rest: list[str]) -> None:
 def _verify(arguments: argparse.Namespace, rest: list[str]) -> None:
     _network.refuse_rest(rest)
     graph, _ = _network.read(arguments)
-    print(f"{arguments.weights}: fits {graph.file}: {graph.parameter_count:,} numbers, all finite")
+    count = graph.parameter_count
+    print(f"{shown(arguments.weights)}: fits {graph.file}: {count:,} numbers, all finite")
 
 
 def _cut(arguments: argparse.Namespace, rest: list[str]) -> None:
@@ -94,7 +95,7 @@ def _cut(arguments: argparse.Namespace, rest: list[str]) -> None:
     with new as file, file.part.open("wb") as out:
         weights.write(out, part, arrays, seen=_SEEN)
     last = part.nodes[-1]
-    print(f"{output}: {part.weights_bytes:,} bytes, up to layer {last.index} [{last.kind}]")
+    print(f"{shown(output)}: {part.weights_bytes:,} bytes, up to layer {last.index} [{last.kind}]")
 
 
 def _fuse(arguments: argparse.Namespace, rest: list[str]) -> None:
@@ -118,8 +119,8 @@ def _fuse(arguments: argparse.Namespace, rest: list[str]) -> None:
         with file.part.open("wb") as out:
             weights.write(out, fused, folded, seen=seen)
         cfg_file.part.write_text(text, encoding="utf-8")
-    print(f"{output}: {fused.weights_bytes:,} bytes")
-    print(f"{cfg_path}: its network")
+    print(f"{shown(output)}: {fused.weights_bytes:,} bytes")
+    print(f"{shown(cfg_path)}: its network")
 
 
 _ACTIONS: dict[str, Callable[[argparse.Namespace, list[str]], None]] = {
@@ -134,7 +135,7 @@ def _output(arguments: argparse.Namespace) -> Path:
     if not arguments.output:
         raise InputError("no output named: expected -o FILE")
     if Path(arguments.output).suffix != ".weights":
-        raise InputError(f"-o {arguments.output}: expected a name that ends in .weights")
+        raise InputError(f"-o {shown(arguments.output)}: expected a name that ends in .weights")
     _check(arguments, arguments.output)
     return Path(arguments.output)
 

@@ -207,6 +207,30 @@ def test_another_file_is_not_taken_for_weights(tiny_detector, tmp_path, monkeypa
     assert cli.main(["weights", "verify", str(tiny_detector.cfg), "x" * 4096]) == 2
 
 
+def test_names_of_files_are_printed_on_one_line(tiny_detector, tmp_path, monkeypatch, capsys):
+    """A name may hold characters that move the cursor of a terminal, or a line's end."""
+    monkeypatch.chdir(tmp_path)
+    odd = "a\n\x1b[2J.weights"
+    shutil.copy(tiny_detector.weights, odd)
+    cfg_path = str(tiny_detector.cfg)
+    for count, command in (
+        (7, ["weights", "info", cfg_path, odd]),
+        (1, ["weights", "verify", cfg_path, odd]),
+        (1, ["weights", "cut", cfg_path, odd, "2", "-o", "b" + odd]),
+        (2, ["weights", "fuse", cfg_path, odd, "-o", "c" + odd]),
+        (1, ["average", cfg_path, "d" + odd, odd, odd]),
+    ):
+        assert cli.main(command) == 0
+        out = capsys.readouterr().out
+        assert out.count("\n") == count
+        assert r"a\n\x1b[2J." in out
+        assert "\x1b" not in out
+    assert cli.main(["weights", "cut", cfg_path, odd, "2", "-o", "a\n.bin"]) == 2
+    assert capsys.readouterr().err == (
+        "Error: -o a\\n.bin: expected a name that ends in .weights\n"
+    )
+
+
 def test_overwrite_replaces_earlier_outputs(tiny_detector, tmp_path):
     out = tmp_path / "out.weights"
     out.write_text("mine")

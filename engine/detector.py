@@ -662,6 +662,7 @@ class Detector:
             opset=opset,
         )
         check_kind("path", path, (str, PathLike), "a file's name")
+        check_kind("overwrite", overwrite, bool, "True or False")
         if PurePath(path).suffix.lower() != ".onnx":
             raise InputError(f"{shown(str(path))}: expected a name that ends in .onnx")
         model = export(self._graph, self._read_plan(), self.labels, options)

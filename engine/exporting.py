@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import cast
 
-from engine.arguments import fraction, whole
+from engine.arguments import check_kind, fraction, whole
 from engine.darknet.graph import Graph
 from engine.errors import InputError
 from engine.export import onnx
@@ -40,6 +40,8 @@ class ExportOptions:
     opset: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("nms", "half", "dynamic"):
+            check_kind(name, getattr(self, name), bool, "True or False")
         for name in ("threshold", "iou", "max_detections"):
             value = getattr(self, name)
             if value is not None and not self.nms:

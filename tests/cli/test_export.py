@@ -122,6 +122,13 @@ def test_a_detector_exports_itself(tmp_path, tiny_detector):
                 detector.export(tmp_path / "other.onnx", **wrong)
         with pytest.raises(InputError, match=r"expected a name that ends in \.onnx"):
             detector.export(tmp_path / "net.txt")
+        for name in ("nms", "half", "dynamic", "overwrite"):
+            for word in ("no", 1, None):
+                wrong = {name: word}
+                message = f"^{name}: expected True or False, got {word!r}$"
+                with pytest.raises(InputError, match=message):
+                    detector.export(tmp_path / "other.onnx", **wrong)
+        assert not (tmp_path / "other.onnx").exists()
 
 
 def test_a_file_is_replaced_only_when_asked(tmp_path, tiny_detector, capsys):

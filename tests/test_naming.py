@@ -25,6 +25,8 @@ def test_stem_and_suffix_are_those_of_pathlib() -> None:
         ("rtsp://me:se@cr et@camera/a@2x.png", "rtsp://camera/a@2x.png"),
         ("rtsp://me:sec/ret@camera/1", "rtsp://camera/1"),
         ("rtsp://me:sec#r?e/t@camera/1", "rtsp://camera/1"),
+        ("rtsp://me:/secret@camera/1", "rtsp://camera/1"),
+        ("rtsp://me:#secret@camera/1", "rtsp://camera/1"),
         ("http://me@[::1]:80/a.jpg", "http://[::1]:80/a.jpg"),
         ("http://[::1]/a@2x.jpg", "http://[::1]/a@2x.jpg"),
         ("http://camera:80/a@2x.jpg", "http://camera:80/a@2x.jpg"),

@@ -190,19 +190,19 @@ def feed(
     )
     untrusted = arguments.untrusted
     stopped = Event()
-    kind_asked = AddressKinds(stopped).of
+    kinds = AddressKinds(names, stopped)
     if STDIN in names:
         reserved = ReservedPaths(stdin=True)
         given = _reserving_lists(_stdin.names(), reserved)
         named_there = expand(names, recursive=arguments.recursive, stdin=given)
-        from_stdin = _some(map(kind_asked, named_there))
+        from_stdin = _some(map(kinds.of, named_there))
         known = tuple(each for each in names if each != STDIN)
         naming = _naming(os.path.abspath("."), arguments, output_folders)  # noqa: PTH100
         lazily = naming.assign_lazily(_reserving(from_stdin, reserved, output_folders))
         return Feed(
             *(lazily, selection, None, known, (), untrusted, naming, stopped), reserved=reserved
         )
-    found = tuple(map(kind_asked, expand(names, recursive=arguments.recursive)))
+    found = tuple(map(kinds.of, expand(names, recursive=arguments.recursive)))
     if not found:
         raise InputError(_NOTHING_NAMED)
     goes_on = arguments.resume or arguments.overwrite

@@ -14,7 +14,7 @@ from engine.evaluate.examples import Objects
 from engine.evaluate.text_files import read_text
 from engine.files.naming import shown
 
-_BEYOND = 0.01  # of the picture, by which rounding may put a corner outside
+_BEYOND = 0.5  # of the picture, by which a corner may lie outside; 2 says that a keypoint is seen
 
 
 def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list[str]) -> Objects:

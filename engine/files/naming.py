@@ -11,7 +11,7 @@ _MAX_BYTES = 120  # as file systems count bytes; leaves room for a number and an
 _BYTE = re.compile(r"\\u(dc[89a-f][0-9a-f])")  # that is not UTF-8
 # The user and the password of an address, also of one whose password has a / or another character
 # that is to be encoded: what should be its port is no number then.
-_LOGIN = re.compile(r"(?<=://)(?:[^/?#]*@|(?!\[)[^/?#@:]*:(?!\d*[/?#])[^/?#@]*[/?#].*@)", re.DOTALL)
+_LOGIN = re.compile(r"(?<=://)(?:[^/?#]*@|(?!\[)[^/?#@:]*:(?!\d+[/?#])[^/?#@]*[/?#].*@)", re.DOTALL)
 _NUMBER = re.compile(r"-[0-9]+$")
 
 

@@ -22,6 +22,7 @@ from engine.errors import InputError
 from engine.files.atomic import refuse_address
 from engine.files.naming import escaped, shown
 from engine.serve.rejection import RejectedError
+from engine.sources.addresses import ascii_host
 
 _MAX_QUEUED_LINES = 10_000  # a disk that is slower loses lines, not answers
 _MAX_TARGET_LENGTH = 2000
@@ -77,8 +78,8 @@ def _as_sent(origin: str) -> str:
         scheme, host, given = found.groups()
         usual = _DEFAULT_PORTS[scheme]
         port = int(given or usual)
-        with suppress(UnicodeError):  # a name that no host has
-            host = host.encode("idna").decode()
+        with suppress(ValueError):  # a name that no host has
+            host = ascii_host(host)
             if port <= _MAX_PORT:
                 return f"{scheme}://{host}" if port == usual else f"{scheme}://{host}:{port}"
     raise InputError(f"--cors {shown(origin)}: expected an origin like https://example.org or *")

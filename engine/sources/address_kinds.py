@@ -2,40 +2,55 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from threading import Event
 
+from engine.concurrency.thread_pool import ThreadPool
 from engine.sources import remote_picture
-from engine.sources.media import Media, MediaKind, has_unknown_kind
+from engine.sources.media import Media, MediaKind, has_unknown_kind, media_of
 from engine.sources.remote_picture import RemotePicture
 
-_SECONDS = 10.0  # for all addresses of a run: those of a long list are taken for pictures then
+_SECONDS = 5.0  # for each address
+_MOST = 16  # addresses; more of them are a list of pictures, each of which is fetched once
 
 
 class AddressKinds:
-    """Replaces the kind of media by that of the Content-Type, for addresses of unknown kind.
+    """Replaces the kind of media by that of the Content-Type, for the named addresses.
 
-    What does not answer stays a picture, whose download tells what is wrong.
+    Only addresses that a person has named are asked, and all at once. Those in lists stay pictures:
+    no server may turn a list into a stream without end. What does not answer stays a picture, too;
+    its download tells what is wrong.
     """
 
-    def __init__(self, stopped: Event | None = None) -> None:
-        self._left = _SECONDS
-        self._stopped = stopped
+    def __init__(self, names: Iterable[str], stopped: Event | None = None) -> None:
+        self._stopped = stopped or Event()
+        self._kinds: dict[str, MediaKind] = {}
+        media = map(media_of, filter(has_unknown_kind, names))
+        asked = [each.address for each in media if each.kind is not MediaKind.BROKEN]
+        if not 0 < len(asked) <= _MOST:
+            return
+        with closing(ThreadPool(len(asked), "ask-address")) as pool:
+            try:
+                kinds = [pool.submit(self._kind_of, each) for each in asked]
+                self._kinds.update(
+                    (each, kind.result()) for each, kind in zip(asked, kinds, strict=True)
+                )
+            except BaseException:  # an interrupt ends the questions
+                self._stopped.set()
+                raise
 
     def of(self, media: Media) -> Media:
-        if self._left <= 0 or not has_unknown_kind(media.name) or media.kind is MediaKind.BROKEN:
-            return media
-        start = time.monotonic()
-        asked = RemotePicture(media.address, total_timeout=self._left, stopped=self._stopped)
+        kind = self._kinds.get(media.address, media.kind)
+        return media if kind is media.kind else replace(media, kind=kind)
+
+    def _kind_of(self, address: str) -> MediaKind:
+        picture = RemotePicture(address, total_timeout=_SECONDS, stopped=self._stopped)
         try:
-            content_type = asked.content_type()
+            content_type = picture.content_type()
         except OSError:
-            return media
-        finally:
-            self._left -= time.monotonic() - start
+            return MediaKind.URL
         if content_type.startswith(remote_picture.MANY_PICTURES):
-            return replace(media, kind=MediaKind.LIVE)
-        if content_type.startswith(remote_picture.VIDEO):
-            return replace(media, kind=MediaKind.VIDEO)
-        return media
+            return MediaKind.LIVE
+        return MediaKind.VIDEO if content_type.startswith(remote_picture.VIDEO) else MediaKind.URL

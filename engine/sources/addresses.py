@@ -7,6 +7,7 @@ import re
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_NOT_THE_SAME = "ßς\u200c\u200d"  # IDNA 2003, which Python has, names another host than browsers
 _HINT = "In a password write / as %2F, ? as %3F, # as %23, @ as %40, [ as %5B and ] as %5D"
 
 
@@ -26,13 +27,20 @@ def with_ascii_host(url: str) -> str:
     if host.isascii():
         return url
     name, colon, port = host.partition(":")
+    name = ascii_host(name)
+    return parts._replace(netloc=f"{login}{at}{name}{colon}{port}").geturl()
+
+
+def ascii_host(name: str) -> str:
+    """Encode a host name by IDNA; a ValueError says why it cannot be."""
+    if set(name) & set(_NOT_THE_SAME):
+        raise ValueError("the host name differs between standards: write its xn-- form")
     try:
-        name = name.encode("idna").decode()
+        return name.encode("idna").decode()
     except UnicodeError:
         raise ValueError(
             "the host name has characters or a length that host names may not have"
         ) from None
-    return parts._replace(netloc=f"{login}{at}{name}{colon}{port}").geturl()
 
 
 def request_of(url: str) -> tuple[str, dict[str, str]]:

@@ -43,7 +43,8 @@ class Media:
     def __post_init__(self) -> None:
         if not self.address:
             object.__setattr__(self, "address", self.name)
-            object.__setattr__(self, "name", without_login(self.name))
+            if "@" in self.name and not os.path.lexists(self.name):
+                object.__setattr__(self, "name", without_login(self.name))
 
     @property
     def has_frames(self) -> bool:

@@ -95,6 +95,8 @@ def pictures_of(
     With `defers_folders` a name that ends like a picture's is yielded even if it is a folder's:
     reading finds out. A look at the disk for each name would give up the interpreter's lock.
     """
+    is_listed = isinstance(sources, (list, tuple))
+    kinds = AddressKinds(_addresses_among(sources), stopped) if is_listed else None
     for is_ready, group in groupby(sources, _is_ready if defers_folders else _is_array):
         if is_ready:
             yield from group
@@ -104,7 +106,7 @@ def pictures_of(
             recursive=recursive,
             is_untrusted=is_untrusted,
             stopped=stopped,
-            are_listed=isinstance(sources, (list, tuple)),
+            kinds=kinds,
         )
         for item in items:
             yield item.source
@@ -125,21 +127,23 @@ def items_of(
     recursive: bool = False,
     is_untrusted: bool = False,
     stopped: Event | None = None,
-    are_listed: bool = False,
+    kinds: AddressKinds | None = None,
 ) -> Iterator[Item]:
     """Yield the same pictures with their names and positions in videos.
 
-    `are_listed` tells of an iterator that it does not wait before the next source.
+    An iterator over a list, which does not wait before the next source, has the `kinds` of its
+    addresses.
     """
     selection = selection or FrameSelection()
-    may_group = (are_listed or isinstance(sources, (list, tuple))) and not is_untrusted
+    is_listed = kinds is not None or isinstance(sources, (list, tuple))
+    may_group = is_listed and not is_untrusted
 
     def kind_together(given: Item | Media) -> MediaKind | None:
         if may_group and isinstance(given, Media) and selection.reads_together(given.kind):
             return given.kind
         return None
 
-    kinds = AddressKinds(stopped)
+    kinds = kinds or AddressKinds(_addresses_among(sources), stopped)
     given = _expanded(sources, kinds, recursive=recursive)
     if not selection.may_be_endless:
         given = map(_with_an_end, given)
@@ -154,6 +158,12 @@ def items_of(
                 yield each
             else:
                 yield from read_items([each], selection, is_untrusted=is_untrusted, stopped=stopped)
+
+
+def _addresses_among(sources: object) -> list[str]:
+    if not isinstance(sources, (list, tuple)):
+        return []
+    return [each for each in sources if isinstance(each, str) and "://" in each]
 
 
 def _expanded(

@@ -32,7 +32,7 @@ _CHUNK = 1 << 16
 class RemotePicture:
     """A file object for engine.vision.image.read(); a failed download is an OSError."""
 
-    address: str  # with the user and the password, if it needs them
+    address: str = field(repr=False)  # with the user and the password, if it needs them
     max_bytes: int = MAX_BYTES
     read_timeout: float = READ_TIMEOUT
     total_timeout: float = TOTAL_TIMEOUT

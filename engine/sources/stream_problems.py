@@ -6,6 +6,7 @@ import errno
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from engine.files.naming import line_of, shown
 from engine.sources.remote_picture import RemotePicture
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def problem_of(name: str, error: FFmpegError, *, has_begun: bool, timeout: float
     if isinstance(error, ProtocolNotFoundError):
         return f"this FFmpeg cannot read addresses with {urlsplit(name).scheme}://"
     if text.startswith(_SERVER_RETURNED):
-        return f"the server answered {text.removeprefix(_SERVER_RETURNED)}"
+        return f"the server answered {line_of(text.removeprefix(_SERVER_RETURNED))}"
     is_unclear = error.errno == errno.EIO
     if not has_begun and (is_unclear or isinstance(error, InvalidDataError)):
         found = _what_is_at(name)
@@ -40,7 +41,7 @@ def problem_of(name: str, error: FFmpegError, *, has_begun: bool, timeout: float
         return (
             "the stream has ended" if has_begun else "the stream has ended before its first frame"
         )
-    return text
+    return line_of(text)
 
 
 def _what_is_at(name: str) -> str:
@@ -57,7 +58,7 @@ def _what_is_at(name: str) -> str:
     try:
         kind = RemotePicture(name, total_timeout=_ASKING_SECONDS).content_type()
     except OSError as error:
-        return str(error)
+        return line_of(error)
     if kind.startswith(_OTHERS):
-        return f"expected a video, got {kind}. Name the address of the stream itself"
+        return f"expected a video, got {shown(kind)}. Name the address of the stream itself"
     return ""

@@ -30,9 +30,9 @@ def test_line_gives_a_box_in_pixels(tmp_path):
 
 
 def test_polygon_stands_for_the_box_around_it(tmp_path):
-    text = "1 0.25 0.5 0.5 0.25 0.75 0.5 0.5 1.0\n0 0 0.5 1.004 0 1 -0.002\n"
+    text = "1 0.25 0.5 0.5 0.25 0.75 0.5 0.5 1.0\n0 0 0.5 1.4 0 1 -0.002\n"
     objects, problems = read_yolo(tmp_path, text)
-    np.testing.assert_allclose(objects.boxes, [[50, 25, 100, 75], [0, -0.2, 200.8, 50.2]])
+    np.testing.assert_allclose(objects.boxes, [[50, 25, 100, 75], [0, -0.2, 280, 50.2]])
     assert objects.class_ids.tolist() == [1, 0]
     assert problems == []
 

@@ -89,6 +89,12 @@ def test_other_transfer_codings_are_not_implemented(server, path, coding):
         assert lines.read() == b""
 
 
+def test_blanks_around_a_transfer_coding_mean_nothing(server):
+    with plugged(server) as (plug, lines):
+        plug.sendall(HEAD + b"Transfer-Encoding:  chunked \r\n\r\n4\r\nbody\r\n0\r\n\r\n")
+        assert answer_in(lines)[0] == 422  # no picture
+
+
 def test_refusal_reaches_a_client_that_sends_everything_first(detector):
     with serving(detector, body_bytes=1 << 20) as server:
         assert server.post("/detect", bytes(20 << 20)).status == 413

@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from threading import Event
 
 import pytest
 
@@ -59,19 +60,56 @@ def site(tmp_path):
 )
 def test_the_content_type_tells_what_an_address_is(site, path, kind, requests):
     address, asked = site
-    assert AddressKinds().of(media_of(address + path)).kind is kind
+    assert AddressKinds([address + path]).of(media_of(address + path)).kind is kind
     assert asked == [path] * requests
 
 
 def test_what_does_not_answer_stays_a_picture(site, monkeypatch):
-    monkeypatch.setattr(address_kinds, "_SECONDS", 0.2)
+    monkeypatch.setattr(address_kinds, "_SECONDS", 0.5)
     address, asked = site
-    kinds = AddressKinds()
-    silent, closed = media_of(f"{address}/silent"), media_of("http://127.0.0.1:1/video")
-    assert [kinds.of(each).kind for each in (closed, silent)] == [MediaKind.URL] * 2
-    later = media_of(f"{address}/video")
-    assert kinds.of(later) is later  # the time for asking is over
-    assert asked == ["/silent"]
+    names = ["http://127.0.0.1:1/video", f"{address}/silent", f"{address}/video"]
+    kinds = AddressKinds(names)
+    found = [kinds.of(media_of(each)).kind for each in names]
+    assert found == [MediaKind.URL, MediaKind.URL, MediaKind.LIVE]
+    assert sorted(asked) == ["/silent", "/video"]
+
+
+def test_many_addresses_are_pictures_that_are_fetched_once(site):
+    address, asked = site
+    names = [f"{address}/snapshot{number}" for number in range(17)]
+    assert len(list(items_of(names))) == 17
+    assert asked == []
+
+
+def test_a_server_turns_no_list_into_a_stream(site, tmp_path, monkeypatch, capsys, tiny_detector):
+    monkeypatch.chdir(tmp_path)
+    address, asked = site
+    (tmp_path / "list.txt").write_text(
+        "\n".join(f"{address}/{each}" for each in ("a", "video", "b"))
+    )
+    words = ["detect", *tiny_detector.options, "list.txt", "--jsonl", "found.jsonl"]
+    assert cli.main(words) == 1
+    assert (
+        "/video: picture: cannot be read: expected a picture, got a video"
+        in capsys.readouterr().err
+    )
+    assert len((tmp_path / "found.jsonl").read_text().splitlines()) == 3
+    assert sorted(asked) == ["/a", "/b", "/video"]
+
+
+def test_an_interrupt_ends_the_questions(site, monkeypatch):
+    address, _ = site
+    stopped = Event()
+
+    def interrupted(future):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("concurrent.futures.Future.result", interrupted)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        AddressKinds([f"{address}/silent"], stopped)
+    assert stopped.is_set()
+    assert time.monotonic() - start < 0.9
 
 
 def test_cameras_without_a_known_ending_take_turns(site):

@@ -100,6 +100,7 @@ def test_no_output_and_no_message_has_the_password(
         ("http://camera:99999/a.jpg", "expected a port from 0 to 65535"),
         ("rtsp://me:se[cret@camera/1", r"the address cannot be parsed\. .* \[ as %5B"),
         (f"rtsp://{'ü' * 70}.example/1", "the host name has characters or a length"),
+        ("rtsp://me:secret@straße.example/1", "the host name differs .* xn-- form"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_one_line(address, problem):
@@ -113,6 +114,13 @@ def test_an_address_that_cannot_be_used_is_one_line(address, problem):
     with pytest.raises(ImageError, match=problem) as caught:
         read(RemotePicture(address))
     assert "cret" not in str(caught.value)
+
+
+def test_a_folder_named_like_a_scheme_keeps_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_picture(tmp_path / "fn:" / "me@home" / "a.jpg")
+    assert media_of("fn://me@home/a.jpg").name == "fn://me@home/a.jpg"
+    assert "secret" not in repr(RemotePicture("http://me:secret@camera/a.jpg"))
 
 
 def test_host_names_are_encoded():

@@ -69,6 +69,15 @@ def test_a_camera_that_fails_is_told_in_words_that_are_explained(kind):
     assert is_explained(message)
 
 
+def test_what_a_server_says_is_printed_without_controls():
+    with answering(lambda request: [b"HTTP/1.1 599 \x1b[31mred\x07\r\n\r\n"]) as address:
+        message = told(f"{address}/x.mjpg")
+    assert message.isprintable()
+    with answering(lambda request: [head(b"text/html\x1b[31m"), b"<p>"]) as address:
+        message = told(f"{address}/x.mjpg")
+    assert message.isprintable()
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_camera_that_ends(tmp_path, count):
     jpeg = write_picture(tmp_path / "a.jpg", size=(200, 200)).read_bytes()

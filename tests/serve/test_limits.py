@@ -323,7 +323,7 @@ def test_unread_answers_of_one_address_leave_the_queue_to_others(detector, pictu
             plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
             plug.sendall(HEAD + b"Accept: image/png\r\nContent-Length: %d\r\n\r\n" % len(picture))
             plug.sendall(picture)
-            assert plug.recv(1)  # the answer has begun
+            assert plug.recv(1)  # the server has started to answer
             expected = min(number + 1, 2)
             until(partial(has_unread_answers, server, expected))
         with ThreadPoolExecutor(2) as pool:

@@ -53,7 +53,7 @@ def test_large_bodies_of_one_address_leave_room_for_one_of_another():
     assert not memory.try_reserve("a", 201)
     assert memory.try_reserve("a", 200)
     assert not memory.try_reserve("a", 1, 300)
-    assert all(memory.try_reserve("a", 25) for _ in range(5))  # as many as its share of requests
+    assert all(memory.try_reserve("a", 25) for _ in range(5))  # small bodies still fit
     assert memory.try_reserve("b", 125)
 
 

@@ -21,11 +21,6 @@ from tests.pictures import write_picture, write_video
 needs.package("av")
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 @pytest.fixture
 def site(tmp_path):
     """Serve a camera, a video and a picture; the requests are in the list `asked`."""

@@ -1,4 +1,4 @@
-"""Host names in other scripts, users and passwords in addresses; none of these is ever shown."""
+"""Addresses with host names in other scripts, and with a login, which is never shown."""
 
 import base64
 import itertools
@@ -23,14 +23,9 @@ SECRET = "pass%2Fword"  # pass/word
 LOGIN = b"Authorization: Basic " + base64.b64encode(b"me:pass/word")
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 @pytest.fixture
 def site(tmp_path):
-    """Serve a picture and a camera to who logs in; yield an address with the login."""
+    """Serve a picture and a camera that need a login; yield an address with the login."""
     jpeg = write_picture(tmp_path / "a.jpg").read_bytes()
 
     def answer(request):
@@ -56,8 +51,7 @@ def site(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["a.jpg", "moved.jpg", "away.jpg", "straße.jpg"])
-def test_a_login_goes_to_its_server_and_not_into_results(site, monkeypatch, path):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
+def test_a_login_goes_to_its_server_and_not_into_results(site, path):
     picture = read(RemotePicture(f"{site}/{path}"))
     assert picture.size == (50, 40)
     assert picture.path == f"http://{site.partition('@')[2]}/{path}"

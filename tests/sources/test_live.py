@@ -30,11 +30,6 @@ from tests.pictures import write_picture, write_video
 needs.package("av")
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 CAMERA = "rtsp://camera/1"
 
 

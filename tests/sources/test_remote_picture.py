@@ -66,11 +66,6 @@ def server(tmp_path_factory):
     thread.join()
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 def test_picture_is_downloaded_and_named_by_its_address(server):
     picture = read(RemotePicture(f"{server}/a.png"))
     assert (picture.size, picture.path) == ((50, 40), f"{server}/a.png")

@@ -21,8 +21,7 @@ QUOTED = re.findall(r"^\| `([^`]+)` \|", PAGE, re.MULTILINE)
 
 
 @pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+def _short_timeout(monkeypatch):
     monkeypatch.setattr(video, "READ_TIMEOUT", 1.0)
 
 

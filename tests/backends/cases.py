@@ -502,9 +502,10 @@ for window in [Window((2, 2), (2, 2)), Window((3, 3), (1, 1), (1, 1, 1, 1))]:
     add_case(
         f"packs_{window.size[0]}", ops.MaxPool(pooled((8, 6, 8), window), tensor(8, 6, 8), window)
     )
-_large = Window((9, 15))
-add_case("large_whole", ops.AveragePool(tensor(5), tensor(5, 9, 15), _large))
-add_case("large_whole_of_packs", ops.AveragePool(tensor(40), tensor(40, 9, 15), _large))
+for name, sides in {"large_whole": (9, 15), "whole_in_parts": (25, 41)}.items():
+    for suffix, channels in {"": 5, "_of_packs": 40}.items():
+        whole = ops.AveragePool(tensor(channels), tensor(channels, *sides), Window(sides))
+        add_case(name + suffix, whole)
 _outside = Window((2, 2), (2, 2), (2, 0, 2, 3))
 add_case("empty_windows", ops.MaxPool(pooled((2, 4, 5), _outside), tensor(2, 4, 5), _outside))
 add_case("divides", ops.MaxPoolDepth(tensor(2, 3, 4), tensor(6, 3, 4)))

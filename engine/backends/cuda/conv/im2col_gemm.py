@@ -142,8 +142,9 @@ class Dot(_Gemm):
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         blocks = gpu.values(op.out)
         is_float = gpu.target.bytes_of(op.out) == 4
-        arguments = kernel_args.arguments("dot", gpu, op, has_floats=int(is_float))
-        gpu.launch_grid("dot", (blocks, 1, 1), _THREADS, **arguments)
+        kernel = "dot_packed" if gpu.packs(op.src) else "dot"
+        arguments = kernel_args.arguments(kernel, gpu, op, has_floats=int(is_float))
+        gpu.launch_grid(kernel, (blocks, 1, 1), _THREADS, **arguments)
 
 
 ALGORITHMS = (Im2colGemm(), StridedBatched(), Pointwise(), Dot())

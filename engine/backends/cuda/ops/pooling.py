@@ -1,4 +1,4 @@
-"""Max and average pooling. Means over whole maps take two kernels: sums of parts, then their sum.
+"""Max and average pooling. Means over large maps take two kernels: sums of parts, then their sum.
 
 The number of parts depends on the batch that the program was compiled for, not on the rows of a
 run, so that a picture's result does not depend on the other pictures of its batch.
@@ -56,8 +56,13 @@ def most_pieces(target: Target, src: ops.Tensor) -> int:
     return _part_count(target, src) * chunks
 
 
-def sum_parts(gpu: Gpu, src: ops.Tensor, gate: ops.Gate | None = None) -> tuple[int, int]:
-    """Enqueue the sums of parts, as float32 in the workspace; return how many parts and chunks."""
+def sum_parts(
+    gpu: Gpu, src: ops.Tensor, gate: ops.Gate | None = None, *, means: ops.Tensor | None = None
+) -> tuple[int, int]:
+    """Enqueue the sums of parts, as float32 in the workspace; return how many parts and chunks.
+
+    Write means instead if a tensor is given for them; there has to be a single part.
+    """
     rows, channels, parts = gpu.rows(src), src.shape.channels, _part_count(gpu.target, src)
     values = gpu.target.pack if gpu.packs(src) else 1
     width = _packs_of_block(gpu.target, channels, values)
@@ -70,6 +75,8 @@ def sum_parts(gpu: Gpu, src: ops.Tensor, gate: ops.Gate | None = None) -> tuple[
         sums=gpu.workspace,
         parts=parts,
         wide=width,
+        out=gpu[means] if means else 0,
+        out_pitch=gpu.pitch(means) if means else 0,
         **squeeze_of(gpu, gate),
     )
     grid = chunks, min(parts, MOST_GRID), min(rows, MOST_GRID)
@@ -78,6 +85,9 @@ def sum_parts(gpu: Gpu, src: ops.Tensor, gate: ops.Gate | None = None) -> tuple[
 
 
 def _average_map(gpu: Gpu, src: ops.Tensor, out: ops.Tensor) -> None:
+    if _part_count(gpu.target, src) == 1:
+        sum_parts(gpu, src, means=out)
+        return
     parts, _ = sum_parts(gpu, src)
     sizes = {"area": src.shape.area, "parts": parts}
     arguments = gpu.arguments("average_join", src, out, sums=gpu.workspace, **sizes)

@@ -3,35 +3,45 @@
 //
 //   src (pixels, channels), weight (filters, channels); `out` and `residual` are floats if has_floats
 //
-// Work item  a block takes one filter of one pixel; its threads share the channels and reduce in shared memory.
-// Memory     weights and inputs are read once, coalesced; the product is too small for tensor cores.
+// Work item  a block takes one filter of one pixel; its threads share the channels.
+// Memory     weights and inputs are read once, coalesced; the product is too small for tensor cores. Weights do
+//            not depend on the previous kernel: the first are loaded before the wait for it.
 #include "common.cuh"
 
 #define DOT_THREADS 128
+#define DOT_AHEAD 4  // loads in flight per thread
 
-extern "C" __global__ void dot(const real* __restrict__ src, const real* __restrict__ weight,
-    const float* __restrict__ bias, const void* __restrict__ residual, void* __restrict__ out, int pixels,
-    int channels, int filters, int src_pitch, int residual_pitch, int out_pitch, int kind, int last,
-    int has_floats)
+// Nothing is __restrict__: with it the compiler might move reads of the input before the wait.
+template <int V> DEVICE void dot_body(const real* src, const real* weight, const float* bias, const void* residual,
+    void* out, int pixels, int channels, int filters, int src_pitch, int residual_pitch, int out_pitch,
+    int kind, int last, int has_floats)
 {
-    after_previous_kernel();
-    __shared__ float shared[DOT_THREADS];
+    __shared__ float shared[DOT_THREADS / 32];
     const int thread = threadIdx.x;
     for (int item = blockIdx.x; item < pixels * filters; item += gridDim.x) {
         const int pixel = item / filters;
         const int filter = item - pixel * filters;
         float sum = 0.f;
-        for (int c = thread; c < channels; c += DOT_THREADS) {
-            sum += to_float(src[pixel * src_pitch + c]) * to_float(weight[filter * channels + c]);
+        for (int first = thread * V; first < channels; first += DOT_AHEAD * DOT_THREADS * V) {
+            Bits<V * sizeof(real)> weights[DOT_AHEAD], inputs[DOT_AHEAD];
+            auto channel = [&](int i) { return min(first + i * DOT_THREADS * V, channels - V); };
+            UNROLL(i, DOT_AHEAD) weights[i] = load_bits<V>(weight + filter * channels + channel(i));
+            after_previous_kernel();  // returns at once after the first time
+            UNROLL(i, DOT_AHEAD) inputs[i] = load_bits<V>(src + pixel * src_pitch + channel(i));
+            UNROLL(i, DOT_AHEAD) {
+                if (first + i * DOT_THREADS * V >= channels) break;
+                UNROLL(k, V) sum += value_of<V>(inputs[i], k) * value_of<V>(weights[i], k);
+            }
         }
-        shared[thread] = sum;
+#pragma unroll
+        for (int distance = 16; distance > 0; distance /= 2) {
+            sum += __shfl_xor_sync(0xFFFFFFFFu, sum, distance);
+        }
+        if (thread % 32 == 0) shared[thread / 32] = sum;
         __syncthreads();
-        for (int half = DOT_THREADS / 2; half > 0; half /= 2) {
-            if (thread < half) shared[thread] += shared[thread + half];
-            __syncthreads();
-        }
         if (thread == 0) {
-            const float x = shared[0] + (bias ? bias[filter] : 0.f);
+            UNROLL(warp, DOT_THREADS / 32 - 1) sum += shared[warp + 1];
+            const float x = sum + (bias ? bias[filter] : 0.f);
             const int from = pixel * residual_pitch + filter;
             const int to = pixel * out_pitch + filter;
             if (has_floats) {
@@ -45,3 +55,15 @@ extern "C" __global__ void dot(const real* __restrict__ src, const real* __restr
         __syncthreads();
     }
 }
+
+#define DOT_PARAMETERS                                                                                    \
+    const real *src, const real *weight, const float *bias, const void *residual, void *out, int pixels,  \
+        int channels, int filters, int src_pitch, int residual_pitch, int out_pitch, int kind, int last,  \
+        int has_floats
+#define DOT_ARGUMENTS                                                                                         \
+    src, weight, bias, residual, out, pixels, channels, filters, src_pitch, residual_pitch, out_pitch, kind,  \
+        last, has_floats
+
+extern "C" __global__ void dot(DOT_PARAMETERS) { dot_body<1>(DOT_ARGUMENTS); }
+
+extern "C" __global__ void dot_packed(DOT_PARAMETERS) { dot_body<PACK>(DOT_ARGUMENTS); }

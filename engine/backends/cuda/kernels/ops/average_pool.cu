@@ -1,6 +1,7 @@
 // average_pool: the mean of the cells of a window that lie inside the map.
 // average_parts, average_join: the mean of a whole map in two steps, so that a large map of few channels
 //               occupies the whole card: a block sums a run of pixels, then the parts are added in order.
+//               A single part needs no second step.
 //               For a squeeze-and-excite block average_parts multiplies its sums with the first weights,
 //               and `gate` is the second step.
 //
@@ -36,10 +37,12 @@ extern "C" __global__ void average_pool(const real* __restrict__ src, real* __re
 #define AVERAGE_COLUMNS 64  // channels per block at most
 
 // A block takes `wide` packs (a power of two) of neighbouring channels of one part; its threads share the
-// pixels. It writes sums or, if `squeeze` is given, their products with each of `hidden` rows of weights.
+// pixels. It writes sums or, if `squeeze` is given, their products with each of `hidden` rows of weights, or
+// means to `out` if that is given.
 // Nothing is __restrict__: with it the compiler might move reads of the input before the wait.
 template <int V> DEVICE void average_parts_body(const real* src, float* sums, int rows, int channels,
-    int area, int src_pitch, int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden)
+    int area, int src_pitch, int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden, real* out,
+    int out_pitch)
 {
     alignas(16) __shared__ float shares[AVERAGE_THREADS / 32 * AVERAGE_COLUMNS];
     const int run = (area + parts - 1) / parts;
@@ -77,7 +80,11 @@ template <int V> DEVICE void average_parts_body(const real* src, float* sums, in
                 } else {
                     float* to = sums + (row * parts + part) * channels;
                     for (int i = threadIdx.x; i < columns && first + i < channels; i += AVERAGE_THREADS) {
-                        to[first + i] = shares[i];
+                        if (out) {
+                            put(out + row * out_pitch + first + i, shares[i] / area);
+                        } else {
+                            to[first + i] = shares[i];
+                        }
                     }
                 }
                 __syncthreads();  // the next item uses the same memory
@@ -85,18 +92,19 @@ template <int V> DEVICE void average_parts_body(const real* src, float* sums, in
 }
 
 extern "C" __global__ void average_parts(const real* src, float* sums, int rows, int channels, int area,
-    int src_pitch, int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden)
+    int src_pitch, int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden, real* out,
+    int out_pitch)
 {
-    average_parts_body<1>(
-        src, sums, rows, channels, area, src_pitch, parts, wide, squeeze, squeeze_pitch, hidden);
+    average_parts_body<1>(src, sums, rows, channels, area, src_pitch, parts, wide, squeeze, squeeze_pitch,
+        hidden, out, out_pitch);
 }
 
 extern "C" __global__ void __launch_bounds__(AVERAGE_THREADS, 3)
     average_parts_packed(const real* src, float* sums, int rows, int channels, int area, int src_pitch,
-        int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden)
+        int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden, real* out, int out_pitch)
 {
-    average_parts_body<PACK>(
-        src, sums, rows, channels, area, src_pitch, parts, wide, squeeze, squeeze_pitch, hidden);
+    average_parts_body<PACK>(src, sums, rows, channels, area, src_pitch, parts, wide, squeeze, squeeze_pitch,
+        hidden, out, out_pitch);
 }
 
 // A block adds the parts of 32 channels of one row; AVERAGE_LANES threads share the parts of a channel.

@@ -8,17 +8,23 @@
 
 #define SOFTMAX_HELD 8  // values per thread in registers
 
-// Reduces x over the block with `join`: within each warp, then over `shared`, which has a place for every
-// warp.
-template <typename Join> DEVICE float block_reduce(float x, float* shared, Join join)
+// Reduces x over a warp with `join`.
+template <typename Join> DEVICE float warp_reduce(float x, Join join)
 {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) x = join(x, __shfl_xor_sync(~0u, x, distance));
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = shared[0];
-    for (int warp = 1; warp < blockDim.x / 32; ++warp) x = join(x, shared[warp]);
     return x;
+}
+
+// Reduces x over the block: within each warp, then over `shared`, which has a place for every warp. join(x,
+// neutral) is x.
+template <typename Join> DEVICE float block_reduce(float x, float* shared, float neutral, Join join)
+{
+    const int lane = threadIdx.x % 32;
+    x = warp_reduce(x, join);
+    if (lane == 0) shared[threadIdx.x / 32] = x;
+    __syncthreads();
+    return warp_reduce(lane < blockDim.x / 32 ? shared[lane] : neutral, join);
 }
 
 extern "C" __global__ void softmax(const real* __restrict__ src, real* __restrict__ out,
@@ -41,7 +47,8 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
             put(to + nhwc_offset(start + i, out_channels, out_area, out_pitch), x);
         };
         float held[SOFTMAX_HELD];
-        float top = -3.4e38f;
+        const float lowest = -3.4e38f;
+        float top = lowest;
         UNROLL(i, SOFTMAX_HELD) {
             const int at = thread + i * stride;
             held[i] = at < count ? value(at) : top;
@@ -50,7 +57,7 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
         for (int i = thread + SOFTMAX_HELD * stride; i < count; i += stride) {
             top = fmaxf(top, value(i));
         }
-        top = block_reduce(top, tops, [](float a, float b) { return fmaxf(a, b); });
+        top = block_reduce(top, tops, lowest, [](float a, float b) { return fmaxf(a, b); });
         auto power = [&](float x) { return expf(x / temperature - top / temperature); };
         float sum = 0.f;
         UNROLL(i, SOFTMAX_HELD) {
@@ -61,7 +68,7 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
         for (int i = thread + SOFTMAX_HELD * stride; i < count; i += stride) sum += power(value(i));
         // The next run's maxima are written after this barrier, and its sums after the barrier of its
         // maxima.
-        sum = block_reduce(sum, sums, [](float a, float b) { return a + b; });
+        sum = block_reduce(sum, sums, 0.f, [](float a, float b) { return a + b; });
         UNROLL(i, SOFTMAX_HELD) {
             const int at = thread + i * stride;
             if (at < count) store_result(at, held[i] / sum);

@@ -15,7 +15,7 @@ from engine.backends.cuda.driver.pycuda_loader import call
 
 _CLUSTER, _EARLY_START = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
 _GRANTED_SHARED = 32 << 10  # dynamic bytes without a request: 48 KiB less a kernel's static ones
-_DYNAMIC_SHARED, _CARVEOUT = 8, 9  # CU_FUNC_ATTRIBUTE_*; the second in percent
+_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 # CU_TENSOR_MAP_DATA_TYPE_*; TF32 rounds floats during the copy.
 BYTE, HALF, FLOAT, TF32 = 0, 6, 7, 11
 _SWIZZLES = {32: 1, 64: 2, 128: 3}  # by the bytes of a row
@@ -43,15 +43,10 @@ class _Configuration(ctypes.Structure):
 
 
 class Module:
-    """A loaded cubin; its context must be current.
+    """A loaded cubin; its context must be current."""
 
-    Where kernels start early, all of them prefer the same division of an SM's memory: an SM must be
-    idle to change it, and a kernel that prefers another one would wait for that.
-    """
-
-    def __init__(self, image: bytes, *, starts_early: bool = False) -> None:
+    def __init__(self, image: bytes) -> None:
         self._handle = ctypes.c_void_p()
-        self._starts_early = starts_early
         call("cuModuleLoadData", ctypes.byref(self._handle), image)
         self._limits: dict[str, int] = {}
 
@@ -65,8 +60,6 @@ class Module:
         if limit > self._limits.get(name, _GRANTED_SHARED):
             self._limits[name] = limit
             call("cuFuncSetAttribute", found, _DYNAMIC_SHARED, limit)
-        if self._starts_early:
-            call("cuFuncSetAttribute", found, _CARVEOUT, 100)
         assert found.value is not None
         return Function(found.value, shared)
 

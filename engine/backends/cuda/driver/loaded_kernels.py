@@ -68,7 +68,7 @@ class Kernels:
 
     def load(self, module: Unit | Tile, image: bytes) -> None:
         """Load what `image` returned."""
-        self._modules[module] = Module(image, starts_early=self._is_early)
+        self._modules[module] = Module(image)
 
     def _function(self, module: Unit | Tile, name: str, shared: int) -> Function:
         key = module, name, shared

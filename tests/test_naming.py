@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 import pytest
 
-from engine.files.naming import shown, stem_and_suffix, without_login
+from engine.files.naming import shown, stem_and_suffix, without_login, without_logins
 
 PARTS = ("a", ".", "..", "...tar", "a.jpg", ".jpg", "a..b", ".a.b", "x.tar.gz", "", "a b.JPG", "…")
 
@@ -39,8 +39,32 @@ def test_user_and_password_of_an_address_are_left_out(name: str, without: str) -
     assert without_login(name) == shown(name) == without
 
 
+@pytest.mark.parametrize(
+    ("message", "without"),
+    [
+        ("http://admin:12/x@h/", "http://h/"),
+        ("http://a:S@x/T@h/", "http://h/"),
+        ("no command 'http://u:P@h'. See: x", "no command 'http://h'. See: x"),
+        ("--nope=http://u:P@h: is unknown", "--nope=http://h: is unknown"),
+        ("http:/u:P@h: cannot be read", "http:/h: cannot be read"),
+        ("http://a/b.jpg,http://u:P@h", "http://a/b.jpg,http://h"),
+        ("http://u:P@h/a@2x.jpg", "http://h/a@2x.jpg"),
+        ("C:/a:b@c.jpg", "C:/a:b@c.jpg"),
+    ],
+)
+def test_a_message_leaves_out_what_may_be_a_login(message: str, without: str) -> None:
+    assert without_logins(message) == shown(message) == without
+
+
+def test_a_message_keeps_the_words_after_an_address() -> None:
+    message = "rtsp://camera:80: expected a port. Write @ as %40"
+    assert without_logins(message) == message
+
+
 @pytest.mark.parametrize("text", ["@" + "://a:b/" * 200_000, "://a:b/" * 200_000 + "@"])
 def test_long_hostile_texts_are_searched_in_linear_time(text: str) -> None:
     start = time.monotonic()
     without_login(text)
+    without_logins(text)
+    without_logins(text + "2x.")
     assert time.monotonic() - start < 5

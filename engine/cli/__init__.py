@@ -84,6 +84,9 @@ class Parser(argparse.ArgumentParser):
         self.register("type", None, _not_empty)  # the default type
 
     def error(self, message: str) -> NoReturn:
+        from engine.files.naming import without_logins  # with pathlib, which --help does not need
+
+        message = without_logins(message)  # before it is cut, which may leave out its @
         if len(message) > _MAX_MESSAGE:
             message = f"{message[:_MAX_MESSAGE]}…"
         raise InputError(f"{message}. See: {self.prog} --help")

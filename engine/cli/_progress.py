@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any
 
 from engine.cli._stderr import print_stderr
+from engine.files.naming import without_logins
 
 _TERMINAL_SECONDS = 0.2  # between two states of a terminal's line
 _LOG_SECONDS = 10.0  # between two lines of a log file
@@ -64,7 +65,7 @@ class Progress:
 
     def print_stderr(self, text: str) -> None:
         if self._bar is not None:
-            self._bar.write(text, file=sys.stderr)
+            self._bar.write(without_logins(text), file=sys.stderr)
             return
         if self._line is not None:
             self._line.clear()

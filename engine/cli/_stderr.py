@@ -9,8 +9,11 @@ from typing import TextIO
 
 
 def print_stderr(text: str, *, end: str = "\n") -> None:
+    """Print a line, without a login of an address that the user gave as any other argument."""
+    from engine.files.naming import without_logins  # pathlib is not needed for --help
+
     try:
-        print(text, end=end, file=sys.stderr, flush=True)
+        print(without_logins(text), end=end, file=sys.stderr, flush=True)
     except OSError:
         redirect_to_null(sys.stderr)
 

@@ -12,6 +12,10 @@ _BYTE = re.compile(r"\\u(dc[89a-f][0-9a-f])")  # that is not UTF-8
 # The user and the password of an address, also of one whose password has a / or another character
 # that is to be encoded: what should be its port is no number then.
 _LOGIN = re.compile(r"(?<=://)(?:[^/?#]*@|(?!\[)[^/?#@:]*:(?!\d+[/?#])[^/?#@]*[/?#].*@)", re.DOTALL)
+# What may be a login: a word up to its last @, except one of a name such as a@2x.jpg.
+_WORD = re.compile(r"\S+")
+_UP_TO_LAST_AT = re.compile(r".*@(?!\dx\.)", re.DOTALL)
+_MAYBE_LOGIN = re.compile(r"(?<=\w\w:/)(/*)(?!\[)[^/?#@]*:.*@", re.DOTALL)
 _NUMBER = re.compile(r"-[0-9]+$")
 
 
@@ -21,9 +25,22 @@ def without_login(name: str) -> str:
     return _LOGIN.sub("", name[:end]) + name[end:] if end and "://" in name else name
 
 
+def without_logins(text: str) -> str:
+    """Leave out of a message what may be a user and a password, such as admin:12/x in an address.
+
+    More is left out than without_login() does: this is for texts that name nothing afterwards.
+    """
+    return _WORD.sub(_word_without_login, text) if "@" in text and ":/" in text else text
+
+
+def _word_without_login(word: re.Match[str]) -> str:
+    start = _UP_TO_LAST_AT.match(word[0])
+    return _MAYBE_LOGIN.sub(r"\1", start[0]) + word[0][start.end() :] if start else word[0]
+
+
 def escaped(text: str) -> str:
     """Escape control characters and undecodable bytes; leave a login out of an address."""
-    text = without_login(text)
+    text = without_login(without_logins(text))
     if text.isprintable():
         return text
     return "".join(

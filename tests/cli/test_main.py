@@ -78,6 +78,26 @@ def test_misspellings_are_one_error_line(capsys, arguments, message):
     assert message in line
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["http://u:PASS@h"],
+        ["evaluate", "http://u:PASS@h"],
+        ["evaluate", "a", "http://u:PASS@h"],
+        ["detect", "--nope=http://u:PASS@h"],
+        ["detect", "--threshold", "http://u:PASS@h"],
+        ["detect", "--threshold", f"http://u:PASS{400 * 'x'}@h"],
+        ["detect", "--device", "http://u:PASS@h", "x.jpg"],
+        ["info", "http://u:1/PASS@h"],
+    ],
+)
+def test_no_message_about_an_argument_shows_a_password(capsys, arguments):
+    assert cli.main(arguments) > 0
+    told = capsys.readouterr().err
+    assert "h" in told
+    assert "PASS" not in told
+
+
 @pytest.mark.parametrize("name", cli.commands())
 def test_empty_name_is_refused(capsys, name):
     """Test the value of an unset shell variable."""

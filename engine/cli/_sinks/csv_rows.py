@@ -15,7 +15,7 @@ from engine.cli._sinks.base import Sink
 from engine.cli._sinks.earlier_lines import EarlierLines, Key, Line
 from engine.cli._sinks.text_output import TextOutput
 from engine.errors import ImageError
-from engine.files.naming import escaped
+from engine.files.naming import escaped, without_logins
 from engine.sources.item import Item
 from engine.vision import serialize
 
@@ -113,7 +113,8 @@ class BoxRows(Sink):
 
     def fail(self, item: Item, error: ImageError) -> None:
         if self._all_pictures:
-            row = [*self._row_without_results(item), _frame_of(item), _neutral(str(error))]
+            path, *cells = self._row_without_results(item)
+            row = [without_logins(str(path)), *cells, _frame_of(item), _neutral(str(error))]
             self._write(item, [row], is_result=False)
 
     def finish(self) -> None:

@@ -204,9 +204,8 @@ def _fill_in_zoo_model(arguments: argparse.Namespace) -> None:
         raise InputError("--model and --cfg: expected one of them, got both")
     model = registry.find(arguments.model)
     if not arguments.weights:
-        if store.path(model):
-            arguments.weights = store.path(model)
-        else:
+        arguments.weights = store.local(model)
+        if not arguments.weights:
             with progress_of(model) as show:
                 arguments.weights = store.pull(model, progress=show)
     arguments.cfg = model.cfg

@@ -110,7 +110,7 @@ def read_or_make(arguments: argparse.Namespace) -> tuple[Graph, Plan, bool]:
 
     if not arguments.weights:
         if arguments.model:
-            arguments.weights = store.path(registry.find(arguments.model))
+            arguments.weights = store.local(registry.find(arguments.model))
         elif not arguments.cfg:
             _model.fill_in(arguments)
     if arguments.weights:

@@ -66,7 +66,7 @@ def _pull(names: list[str]) -> int:
         raise InputError("models pull: expected at least one NAME. See: models list")
     for model in _found(names):
         try:
-            if found := store.path(model):
+            if found := store.local(model):
                 print(f"{found}: is here already")
                 continue
             with progress_of(model) as show:
@@ -83,7 +83,7 @@ def _path(names: list[str]) -> int:
     if len(names) != 1:
         raise InputError(f"models path: expected one NAME, got {len(names)}")
     (model,) = _found(names)
-    found = store.path(model)
+    found = store.local(model)
     if found is None:
         if not model.urls:
             target = store.folder() / model.file

@@ -12,7 +12,7 @@ from engine import bundled
 from engine.errors import DownloadError, InputError
 from engine.files import cache_folder
 from engine.files.naming import shown
-from engine.models import file_lock, trusted_hashes
+from engine.models import checked_files, file_lock, trusted_hashes
 from engine.models.digest import digest
 from engine.models.registry import Model, find
 
@@ -46,6 +46,17 @@ def path(model: Model) -> Path | None:
     return None
 
 
+def local(model: Model) -> Path | None:
+    """Return the local weights; downloads that have changed since the last time are hashed."""
+    found = path(model)
+    if found is None or found.parent != folder():
+        return found
+    hashes = _hashes(model)
+    if hashes and not checked_files.is_recorded(found, checked_files.entry_of(found, hashes)):
+        _compare(found, hashes, model)
+    return found
+
+
 def pull(
     model: Model,
     *,
@@ -54,7 +65,7 @@ def pull(
     allow_http: bool = False,
 ) -> Path:
     """Return the local weights, downloading them if they are missing."""
-    if found := path(model):
+    if found := local(model):
         return found
     target = folder() / model.file
     _check_size(target, model)
@@ -77,6 +88,7 @@ def pull(
                 )
                 if "sha256" not in model.hashes:
                     _record_hash(target, url)
+                checked_files.record(target, checked_files.entry_of(target, _hashes(model)))
     except DownloadError:
         raise
     except OSError as error:
@@ -97,10 +109,7 @@ def verify(model: Model) -> State:
         _check_size(folder() / model.file, model)
         return "missing"
     hashes = _hashes(model)
-    for algorithm, wanted in hashes.items():
-        got = digest(found, algorithm)
-        if got != wanted:
-            raise DownloadError(f"{found}: {algorithm}: expected {wanted}, got {got}. Delete it")
+    _compare(found, hashes, model)
     if model.hashes:
         return "verified"
     return "trusted" if hashes else "unknown"
@@ -143,6 +152,22 @@ def _check_size(path: Path, model: Model) -> None:
             f"{path}: expected {model.bytes} bytes, got {size}. "
             "Delete it, or name it with --weights"
         )
+
+
+def _compare(found: Path, hashes: dict[str, str], model: Model) -> None:
+    """Raise if the file has other hashes; record the result for the next time."""
+    is_download = found.parent == folder()
+    entry = checked_files.entry_of(found, hashes)  # before the file is read: it may change
+    for algorithm, wanted in hashes.items():
+        got = digest(found, algorithm)
+        if got != wanted:
+            if is_download:
+                checked_files.forget(found)
+            again = ", so that it is downloaded again," if model.urls else ""
+            hint = f"Delete it{again} or name it with --weights"
+            raise DownloadError(f"{found}: {algorithm}: expected {wanted}, got {got}. {hint}")
+    if is_download:
+        checked_files.record(found, entry)
 
 
 def _hashes(model: Model) -> dict[str, str]:

@@ -167,6 +167,92 @@ def test_verify_reports_missing_damaged_and_truncated_files(folder):
         store.verify(model)
 
 
+def hashing(monkeypatch):
+    """Return the files that are hashed from now on."""
+    hashed = []
+    real = store.digest
+    monkeypatch.setattr(
+        store, "digest", lambda path, kind: hashed.append(path.name) or real(path, kind)
+    )
+    return hashed
+
+
+@pytest.mark.parametrize("is_published", [True, False])
+def test_a_download_that_was_changed_is_not_used(server, folder, is_published):
+    server.answers["/net.weights"] = [answers.ranged]
+    model = model_at(server.address(), **{"sha256": SHA256} if is_published else {})
+    pull(model)
+    (folder / "net.weights").write_bytes(BODY[::-1])
+    told = f"net.weights: sha256: expected {SHA256}, got .* Delete it, so that it is downloaded"
+    for _ in range(2):
+        with pytest.raises(DownloadError, match=told):
+            pull(model)
+
+
+def test_a_file_that_has_not_changed_is_hashed_once(folder, monkeypatch):
+    hashed = hashing(monkeypatch)
+    folder.mkdir()
+    (folder / "net.weights").write_bytes(BODY)
+    for _ in range(3):
+        pull(model_at(sha256=SHA256))
+    assert hashed == ["net.weights"]
+    os.utime(folder / "net.weights", ns=(1, 1))
+    pull(model_at(sha256=SHA256))
+    assert len(hashed) == 2
+
+
+def test_a_download_is_not_hashed_again(server, monkeypatch):
+    server.answers["/net.weights"] = [answers.ranged]
+    model = model_at(server.address(), sha256=SHA256)
+    pull(model)
+    hashed = hashing(monkeypatch)
+    pull(model)
+    assert not hashed
+
+
+def test_a_hash_that_changes_is_compared_anew(folder):
+    folder.mkdir()
+    (folder / "net.weights").write_bytes(BODY)
+    pull(model_at(sha256=SHA256))
+    with pytest.raises(DownloadError, match=r"sha256: expected 000.*Delete it or name it"):
+        pull(model_at(sha256="0" * 64))
+
+
+def test_a_file_that_verify_refused_is_compared_at_its_next_use(folder):
+    folder.mkdir()
+    weights = folder / "net.weights"
+    weights.write_bytes(BODY)
+    pull(model_at(sha256=SHA256))
+    before = weights.stat()
+    weights.write_bytes(BODY[::-1])
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+    for use in (store.verify, pull):
+        with pytest.raises(DownloadError, match=f"sha256: expected {SHA256}"):
+            use(model_at(sha256=SHA256))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"net.weights": 1}', "[" * 100_000])
+def test_a_damaged_record_of_checks_costs_another_check(folder, monkeypatch, text):
+    folder.mkdir()
+    (folder / "net.weights").write_bytes(BODY)
+    (folder / "checked.json").write_text(text)
+    hashed = hashing(monkeypatch)
+    for _ in range(2):
+        pull(model_at(sha256=SHA256))
+    assert hashed == ["net.weights"]
+
+
+@needs.ordinary_user
+def test_a_read_only_folder_is_hashed_every_time(folder, monkeypatch):
+    folder.mkdir()
+    (folder / "net.weights").write_bytes(BODY)
+    folder.chmod(0o500)
+    hashed = hashing(monkeypatch)
+    for _ in range(2):
+        pull(model_at(sha256=SHA256))
+    assert len(hashed) == 2
+
+
 @pytest.mark.parametrize("blocked", ["file", "folder"])
 def test_folder_that_cannot_be_created_is_reported(server, tmp_path, monkeypatch, blocked):
     place = tmp_path / "taken"
@@ -233,8 +319,9 @@ def test_killed_process_leaves_its_partial_file_and_no_lock(server, folder):
     assert (folder / "net.weights").read_bytes() == BODY
 
 
-def test_locate_gives_the_files_of_a_model(folder):
-    model = registry.find("yolov3-tiny")
+def test_locate_gives_the_files_of_a_model(folder, monkeypatch):
+    model = replace(registry.find("yolov3-tiny"), hashes={})
+    monkeypatch.setattr(registry, "models", lambda: {model.name: model})
     folder.mkdir()
     with (folder / model.file).open("wb") as file:
         file.truncate(model.bytes)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
 from logging.handlers import QueueHandler, QueueListener, WatchedFileHandler
 from pathlib import Path
 
@@ -28,6 +29,8 @@ _MAX_QUEUED_LINES = 10_000  # a disk that is slower loses lines, not answers
 _MAX_TARGET_LENGTH = 2000
 _ANY = "*"
 _ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+]|[^]\s/\\?#@:[]+)(?::([0-9]{0,5}))?")
+_NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?")  # of a host, as browsers send it
+_NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?")  # browsers read it as IPv4
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MAX_PORT = 65535
 
@@ -79,10 +82,22 @@ def _as_sent(origin: str) -> str:
         usual = _DEFAULT_PORTS[scheme]
         port = int(given or usual)
         with suppress(ValueError):  # a name that no host has
-            host = ascii_host(host)
+            host = _host_as_sent(host)
             if port <= _MAX_PORT:
                 return f"{scheme}://{host}" if port == usual else f"{scheme}://{host}:{port}"
     raise InputError(f"--cors {shown(origin)}: expected an origin like https://example.org or *")
+
+
+def _host_as_sent(host: str) -> str:
+    """Return a host as browsers send it, or raise a ValueError: a wildcard is no part of a name."""
+    if host.startswith("["):
+        return f"[{IPv6Address(host[1:-1])}]"
+    name = ascii_host(host)
+    if _NUMERIC.fullmatch(name):
+        return str(IPv4Address(name))
+    if not _NAME.fullmatch(name):
+        raise ValueError("the host name has a character that no host name has")
+    return name
 
 
 class Cors(CORSMiddleware):

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.cli import _model, _output_files
 from engine.errors import InputError
-from engine.files.atomic import write_new
+from engine.files.atomic import is_stdout, write_new
 from engine.version import __version__
 
 JSON_VERSION = 1
@@ -39,14 +39,14 @@ class JsonReport:
         return document
 
     def __init__(self, path: str, *, overwrite: bool) -> None:
-        self.is_stdout = path == "-"
+        self.is_stdout = is_stdout(path)
         self._path = path
         self._overwrite = overwrite
         self._images: list[dict[str, Any]] = []
 
     def check(self, inputs: Iterable[str | Path | None]) -> None:
         """Refuse to replace one of the inputs or, without --overwrite, any file."""
-        if not self.is_stdout:
+        if self._path != "-":
             reserved = _output_files.ReservedPaths(inputs)
             _output_files.check_output("--json", self._path, reserved, overwrite=self._overwrite)
 

@@ -79,7 +79,7 @@ class ReservedPaths:
 
     def reserve(self, option: str, path: str) -> None:
         """Reserve a path for an option; refuse one that is read or that another option writes."""
-        user = self._user_before(option, path, real(path))
+        user = self._user_before(option, path, _real_output(path))
         if user not in (None, option):
             raise InputError(f"{user} and {option}: expected different files, got one")
 
@@ -99,6 +99,14 @@ class ReservedPaths:
             return self._list is not None and os.path.samestat(self._list, os.stat(where))  # noqa: PTH116
         except (OSError, ValueError):
             return False
+
+
+def _real_output(path: str) -> str:
+    """Return what identifies an output: of a stream, `-` included, what it is connected to."""
+    if os.name == "nt":
+        return real(path)
+    stream = 1 if path == "-" else stream_number(path)
+    return real(path if stream is None else f"/dev/fd/{stream}")
 
 
 def _read_error(option: str, path: str | Path) -> InputError:

@@ -27,7 +27,13 @@ _NO_HARD_LINKS = {
 }
 _UNASKED = "Name another, or pass overwrite=True"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # a Path has one slash of two
-_STREAM = re.compile(r"/+dev/+(?:stdout|stderr|fd/+[0-9]{1,9})|/+proc/+self/+fd/+[0-9]{1,9}")
+_SLASH = r"/+(?:\./+)*"
+_STREAM = re.compile(
+    rf"{_SLASH}dev{_SLASH}(?:stdout|stderr|fd{_SLASH}[0-9]{{1,9}})"
+    rf"|{_SLASH}proc{_SLASH}(self|thread-self|[0-9]+)(?:{_SLASH}task{_SLASH}[0-9]+)?"
+    rf"{_SLASH}fd{_SLASH}[0-9]{{1,9}}"
+)
+_MAX_LINKS = 40  # as Linux follows them
 _NUMBERS = {"stdout": 1, "stderr": 2}
 
 
@@ -58,7 +64,7 @@ class NewFile:
         if "\0" in str(path):
             raise InputError(f"{shown(str(path))}: cannot be written: a name has no NUL")
         try:
-            self._stream = stream_number(path)
+            self._stream = stream_number(path, follows_link=follows_link)
             is_device = self.path.exists() and not self.path.is_file()
             self.is_direct = is_device or self._stream is not None
         except OSError as error:  # too long, for instance
@@ -132,13 +138,51 @@ class NewFile:
             raise unwritable(self.path, error) from None
 
 
-def stream_number(path: str | Path) -> int | None:
-    """Return the descriptor of a stream such as /dev/stdout, which may be redirected to a file."""
+def stream_number(path: str | Path, *, follows_link: bool = True) -> int | None:
+    """Return the descriptor of a stream such as /dev/stdout, which may be redirected to a file.
+
+    A link to a stream is one, too: following it to the end would name the file.
+    """
     name = str(path)
-    if os.name == "nt" or not _STREAM.fullmatch(name):
+    if os.name == "nt":
+        return None
+    for _ in range(_MAX_LINKS if follows_link else 1):
+        if (number := _number_in(name)) is not None:
+            return number
+        try:
+            target = os.readlink(name)  # noqa: PTH115 - of millions of names
+        except (OSError, ValueError):  # no link, or a NUL
+            return None
+        folder = os.path.realpath(os.path.dirname(name) or ".")  # noqa: PTH120
+        if (number := _number_in(f"{folder}/{os.path.basename(name)}")) is not None:  # noqa: PTH119
+            return number
+        name = os.path.join(folder, target)  # noqa: PTH118
+    return None
+
+
+def _number_in(name: str) -> int | None:
+    """Return the descriptor that a name contains, of this process or shared with another one."""
+    found = _STREAM.fullmatch(name)
+    if not found:
         return None
     last = name.rpartition("/")[2]
-    return _NUMBERS[last] if last in _NUMBERS else int(last)
+    number = _NUMBERS[last] if last in _NUMBERS else int(last)
+    process = found[1] or "self"
+    is_own = not process.isdecimal() or int(process) == os.getpid()
+    return number if is_own or _is_shared(name, number) else None
+
+
+def _is_shared(name: str, number: int) -> bool:
+    """Tell whether a stream of another process, such as the shell, is the same file here."""
+    try:
+        return os.path.samestat(os.stat(name), os.fstat(number))  # noqa: PTH116
+    except (OSError, OverflowError):
+        return False
+
+
+def is_stdout(path: str | Path) -> bool:
+    """Tell whether an output goes to stdout, by `-` or by the name of the stream."""
+    return str(path) == "-" or stream_number(path) == _NUMBERS["stdout"]
 
 
 def check_stream(number: int) -> None:

@@ -638,11 +638,31 @@ def test_device_files_are_written_in_place(detect):
 def test_a_stream_that_is_redirected_to_a_file_is_written_in_place(
     tiny_detector, tree, stream, option, overwrite
 ):
+    check_written_in_place(tiny_detector, tree, stream, option, overwrite)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+@pytest.mark.parametrize(
+    "stream",
+    [
+        *("/dev/./fd/{}", "/proc/thread-self/fd/{}", "/proc/PARENT/fd/{}"),
+        *("link", "link-to-link", "streams/{}"),
+    ],
+)
+def test_other_names_of_a_stream_are_written_in_place(tiny_detector, tree, stream):
+    stream = stream.replace("PARENT", str(os.getpid()))  # whose descriptor the engine inherits
+    check_written_in_place(tiny_detector, tree, stream, "--jsonl", ["--overwrite"])
+
+
+def check_written_in_place(tiny_detector, tree, stream, option, overwrite):
     target = tree / "found"
     target.write_text("before\n")
     command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options]
     with target.open("a") as file:
         number = file.fileno()
+        (tree / "link").symlink_to(f"/dev/fd/{number}")
+        (tree / "link-to-link").symlink_to("link")
+        (tree / "streams").symlink_to("/dev/fd")
         done = subprocess.run(
             [*command, "one", "--quiet", option, stream.format(number), *overwrite],
             cwd=tree,
@@ -657,6 +677,34 @@ def test_a_stream_that_is_redirected_to_a_file_is_written_in_place(
     subprocess.run(detect_to_file, cwd=tree, env=ENVIRONMENT, check=True, timeout=60)
     written, alone = target.read_text(), (tree / "alone").read_text()
     assert without_milliseconds(written) == "before\n" + without_milliseconds(alone)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="/dev is of POSIX systems")
+@pytest.mark.parametrize("stream", ["/dev/stdout", "/dev/./fd/1", "link"])
+@pytest.mark.parametrize("other", ["-", "/dev/fd/1", "found"])
+def test_two_outputs_do_not_go_to_one_stream(tiny_detector, tree, stream, other):
+    (tree / "link").symlink_to("/dev/stdout")
+    options = ["--jsonl", stream, "--csv", other, "--overwrite"]
+    with (tree / "found").open("w") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "engine", "detect", *tiny_detector.options, "one", *options],
+            cwd=tree,
+            env=ENVIRONMENT,
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    message = "Error: --jsonl and --csv: expected different files, got one\n"
+    assert (done.returncode, done.stderr) == (2, message)
+    assert not (tree / "found").read_text()
+
+
+def test_no_table_is_printed_between_the_lines_of_a_stream(detect):
+    done = detect("one", "--jsonl", "/dev/stdout", by=engine)
+    assert done.status == 0
+    for line in done.out.splitlines():
+        json.loads(line)
 
 
 def without_milliseconds(text):

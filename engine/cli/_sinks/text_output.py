@@ -12,15 +12,18 @@ from typing import IO, Any
 from engine.cli._output_files import Existing, unused_path
 from engine.errors import InputError
 from engine.files import locks
-from engine.files.atomic import NewFile, unwritable
+from engine.files.atomic import NewFile, is_stdout, unwritable
 from engine.files.naming import shown
 
 
 class TextOutput:
-    """An output stream; with `incremental` every write is visible at once. `-` is stdout."""
+    """An output stream; with `incremental` every write is visible at once.
+
+    `-` and /dev/stdout are stdout.
+    """
 
     def __init__(self, path: str, *, existing: Existing, incremental: bool) -> None:
-        self.is_stdout = path == "-"
+        self.is_stdout = is_stdout(path)
         self._path = Path(path)
         self._incremental = incremental
         replaces = existing == "replace"

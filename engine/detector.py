@@ -35,7 +35,7 @@ from engine.passes import optimise
 from engine.passes.quantise import LayerRanges, quantise
 from engine.picture_runs import Keep, Outcome, Pace, PictureRuns
 from engine.plan.build import Plan
-from engine.settings import Settings, Tiles
+from engine.settings import LARGEST_WORKERS, Settings, Tiles
 from engine.sources.card_decoder import CardDecoder
 from engine.sources.pictures import (
     are_at_hand,
@@ -451,7 +451,7 @@ class Detector:
             sources = [sources]
         if not hasattr(sources, "__getitem__"):  # enough for Python to iterate
             check_kind("sources", sources, Iterable, "several pictures")
-        workers = whole("workers", workers)
+        workers = whole("workers", workers, most=LARGEST_WORKERS)
         if on_error not in ON_ERROR:
             hint = suggest(on_error, ON_ERROR)
             raise InputError(f"on_error: expected {', '.join(ON_ERROR)}, got {on_error!r}.{hint}")

@@ -14,6 +14,7 @@ Tiles: TypeAlias = "str | int | tuple[int, int]"
 
 _LOWEST_READ = 0.1  # the score above which a box is read, whatever the threshold
 LARGEST_BATCH = 2**31 - 1  # a larger batch overflows 32-bit row counts
+LARGEST_WORKERS = 1024  # each is a thread or a process
 _LARGEST_OVERLAP = 0.8  # of tiles; their number grows with the square of 1 / (1 - overlap)
 
 

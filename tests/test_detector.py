@@ -473,6 +473,11 @@ def test_invalid_numbers_of_workers_are_refused(detector, workers):
         detector.stream([], workers=workers)
 
 
+def test_an_absurd_number_of_workers_is_refused(detector):
+    with pytest.raises(InputError, match=r"^workers: expected at most 1024, got 100000$"):
+        detector.stream([], workers=100_000)
+
+
 def test_many_threads_get_their_own_answers(tiny_detector):
     with load(tiny_detector, batch=2) as detector:
         expected = [values(detector(picture(seed))) for seed in range(8)]

@@ -209,10 +209,10 @@ def _check_workers_options(arguments: argparse.Namespace) -> None:
     from engine.arguments import whole
     from engine.errors import suggest
     from engine.loading import is_for_gpu
-    from engine.settings import Settings
+    from engine.settings import LARGEST_WORKERS, Settings
 
     Settings(batch=arguments.batch)
-    whole("workers", arguments.workers)
+    whole("workers", arguments.workers, most=LARGEST_WORKERS)
     is_for_gpu(arguments.decode, untrusted=arguments.untrusted)
     if arguments.precision not in _PRECISIONS:
         known, hint = ", ".join(_PRECISIONS), suggest(arguments.precision, _PRECISIONS)

@@ -20,7 +20,7 @@ from engine.cli import _model, _network, _output_files, _sources
 from engine.cli._stderr import print_stderr
 from engine.cli._table import align
 from engine.errors import InputError
-from engine.settings import LARGEST_BATCH
+from engine.settings import LARGEST_BATCH, LARGEST_WORKERS
 from engine.version import __version__
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 JSON_VERSION = 1
 _MOST_WORKERS = 16  # by default
-_LARGEST_WORKERS = 1024  # each is a thread, or a process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -395,8 +394,8 @@ def batches(text: str) -> tuple[int, ...]:
 
 def _workers(text: str) -> int:
     number = parse_integer(text)
-    if not number or number > _LARGEST_WORKERS:
-        expected = f"expected a number from 1 to {_LARGEST_WORKERS}"
+    if not number or number > LARGEST_WORKERS:
+        expected = f"expected a number from 1 to {LARGEST_WORKERS}"
         raise argparse.ArgumentTypeError(f"{expected}, got {text!r}")
     return number
 

@@ -70,23 +70,25 @@ def read(
     if not pictures:
         raise InputError(f"{shown(source)}: names no picture")
     problems: list[str] = []
+    remarks: list[str] = []
     found = [_labels_of(each, folder, written) for each in pictures]
     entries = (
-        Entry(image_id, str(picture), partial(_objects, file, tuple(names), problems))
+        Entry(image_id, str(picture), partial(_objects, file, tuple(names), problems, remarks))
         for image_id, picture, file in zip(_image_ids(pictures), pictures, found, strict=True)
     )
+    remarks += [
+        *_repeated(source, pictures),
+        *_shared(source, pictures, found, written),
+        *_numbered(source, found, written),
+        *_written_for_others(source, pictures, found, written),
+        *_refused(source, pictures, found, folder, written),
+        *(_with_others(source, pictures, found, written) if folder is None else ()),
+    ]
     return GroundTruth(
         *(source, tuple(names), coco_category_ids(names), tuple(entries), problems),
         unlabelled=found.count(None),
         label_files=tuple(dict.fromkeys(file for file in found if file is not None)),
-        remarks=[
-            *_repeated(source, pictures),
-            *_shared(source, pictures, found, written),
-            *_numbered(source, found, written),
-            *_written_for_others(source, pictures, found, written),
-            *_refused(source, pictures, found, folder, written),
-            *(_with_others(source, pictures, found, written) if folder is None else ()),
-        ],
+        remarks=remarks,
     )
 
 
@@ -361,14 +363,25 @@ def _image_ids(pictures: Sequence[Path]) -> Sequence[int | str]:
 
 
 def _objects(
-    file: Path | None, names: tuple[str, ...], problems: list[str], size: tuple[int, int]
+    file: Path | None,
+    names: tuple[str, ...],
+    problems: list[str],
+    remarks: list[str],
+    size: tuple[int, int],
 ) -> Objects:
+    if file is None:
+        return Objects.of([], [])
     try:
-        if file is None:
-            return Objects.of([], [])
         if file.suffix == ".xml":
-            return voc_labels.read(file, names, problems)
-        return yolo_labels.read(file, size, names, problems)
+            objects = voc_labels.read(file, names, problems)
+        else:
+            objects = yolo_labels.read(file, size, names, problems)
     except InputError as error:
         problems.append(str(error))
         return Objects.of([], [])
+    boxes = map(tuple, objects.boxes.tolist())
+    labels = Counter(zip(objects.class_ids.tolist(), boxes, strict=True))
+    if repeated := len(objects.class_ids) - len(labels):
+        what = "1 label repeats another" if repeated == 1 else f"{repeated} labels repeat others"
+        remarks.append(f"{shown(str(file))}: {what}: each counts, and no detection finds it twice")
+    return objects

@@ -254,6 +254,7 @@ def test_fail_fast_stops_at_the_first(detect):
         (["blank.txt"], "the lists are empty"),
         (["--stride", "0", "a.jpg"], "stride: expected an integer of 1 or more, got 0"),
         (["--max-frames", "-1", "a.jpg"], "max_frames: expected an integer of 1 or more, got -1"),
+        (["--workers", "99999", "a.jpg"], "workers: expected at most 1024, got 99999"),
         (["--workers", "0", "a.jpg"], "workers: expected an integer of 1 or more, got 0"),
         (["a.jpg", "-out", "x.json"], "Here it is --json FILE --json-style darknet"),
         (["a.jpg", "--max-dets", "1"], "Did you mean '--max-det'?"),

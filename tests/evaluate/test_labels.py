@@ -208,6 +208,24 @@ def test_a_picture_that_is_named_twice_is_reported(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        ([GOOD, GOOD], "1 label repeats another"),
+        ([GOOD, GOOD.replace("0.5", "0.50"), GOOD], "2 labels repeat others"),
+        ([GOOD, GOOD.replace("0", "1", 1)], ""),
+    ],
+)
+def test_equal_labels_count_each_and_are_reported(tmp_path, lines, what):
+    put(tmp_path, "a.jpg")
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    truth = labelled_pictures.read(str(tmp_path), NAMES)
+    assert len(truth.entries[0].objects((200, 100)).boxes) == len(lines)
+    told = f"{tmp_path}/a.txt: {what}: each counts, and no detection finds it twice"
+    assert truth.remarks == [told] * bool(what)
+    assert not truth.problems
+
+
 @pytest.mark.parametrize("folder", ["images", "photos"])
 def test_other_labels_in_a_second_place_are_reported(tmp_path, folder):
     put(tmp_path, *(f"{each}/a.jpg" for each in (folder,)))

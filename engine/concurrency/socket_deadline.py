@@ -6,9 +6,11 @@ extension or one "100 Continue" every few seconds would hold the caller for ever
 
 from __future__ import annotations
 
+import errno
 import http.client
 import math
 import os
+import selectors
 import socket
 import threading
 import time
@@ -20,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 _LOOK_SECONDS = 0.1  # between two looks at whether the caller wants to stop
+_IN_PROGRESS = (errno.EINPROGRESS, errno.EWOULDBLOCK)  # the second on Windows
 
 
 class SocketDeadline:
@@ -45,9 +48,11 @@ class SocketDeadline:
         """Return handlers for http: and https: whose connections end at the deadline."""
         return _HttpHandler(self), _HttpsHandler(self)
 
-    def connect(self, *args: Any, **kwargs: Any) -> socket.socket:
-        """Call socket.create_connection() and watch the result."""
-        made = socket.create_connection(*args, **kwargs)
+    def connect(
+        self, address: tuple[str, int], timeout: float, source: tuple[str, int] | None = None
+    ) -> socket.socket:
+        """Connect as socket.create_connection() does, and watch the result."""
+        made = self._connected(address, timeout, source)
         # A duplicate, because TLS takes the descriptor away from the original object.
         watched = socket.socket(made.family, made.type, made.proto, os.dup(made.fileno()))
         with self._changed:
@@ -55,6 +60,47 @@ class SocketDeadline:
             if self.has_expired:
                 self._shut_down()
         return made
+
+    def _connected(
+        self, address: tuple[str, int], timeout: float, source: tuple[str, int] | None
+    ) -> socket.socket:
+        """Return a connection to the first address of a host that accepts one."""
+        failure = OSError("the host name has no address")
+        for family, kind, protocol, _, where in socket.getaddrinfo(
+            *address, type=socket.SOCK_STREAM
+        ):
+            made = socket.socket(family, kind, protocol)
+            try:
+                if source:
+                    made.bind(source)
+                self._await_connection(made, where, timeout)
+            except OSError as error:
+                made.close()
+                failure = error
+                if self.has_expired:
+                    break
+            except BaseException:
+                made.close()
+                raise
+            else:
+                return made
+        raise failure
+
+    def _await_connection(self, made: socket.socket, where: Any, timeout: float) -> None:
+        """Connect in slices: no other thread can end a connection that is being made."""
+        made.setblocking(False)
+        error = made.connect_ex(where)
+        if error in _IN_PROGRESS:
+            end = time.monotonic() + timeout
+            with selectors.DefaultSelector() as connecting:
+                connecting.register(made, selectors.EVENT_WRITE)
+                while not connecting.select(_LOOK_SECONDS):
+                    if self.has_expired or time.monotonic() > end:
+                        raise TimeoutError("timed out")
+            error = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, os.strerror(error))
+        made.settimeout(timeout)
 
     def _watch(self) -> None:
         with self._changed:

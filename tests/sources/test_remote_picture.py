@@ -2,8 +2,10 @@
 
 import signal
 import socket
+import sys
 import threading
 import time
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -125,6 +127,43 @@ def test_a_redirect_stays_with_http(dripping, scheme):
     head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s://127.0.0.1/a\r\n\r\n"
     with pytest.raises(OSError, match=r"answered 302|not http: or https:"):
         RemotePicture(dripping(head % scheme.encode(), b"")).read()
+
+
+@pytest.fixture
+def full():
+    """Return the address of a server that accepts no further connection, and refuses none."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(8):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/a.jpg"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others refuse what does not fit the backlog")
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [("stopped", "interrupted"), ("total_timeout", "not finished"), ("read_timeout", "timed out")],
+)
+def test_a_connection_that_is_not_made_ends_at_once(full, ends, reason):
+    limits = {} if ends == "stopped" else {ends: 0.3}
+    stopped = threading.Event()
+    picture = RemotePicture(full, stopped=stopped, **limits)
+    if ends == "stopped":
+        threading.Timer(0.3, stopped.set).start()
+    start = time.monotonic()
+    with pytest.raises(OSError, match=reason):
+        picture.read()
+    assert time.monotonic() - start < 1
+
+
+def test_the_next_address_of_a_host_is_tried(server, monkeypatch):
+    port = int(server.rpartition(":")[2])
+    kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+    found = [(*kind, ("127.0.0.1", 1)), (*kind, ("127.0.0.1", port))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    assert read(RemotePicture("http://host.invalid/a.png")).size == (50, 40)
 
 
 def test_a_download_that_drips_ends_when_it_is_stopped(dripping):

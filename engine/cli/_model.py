@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -237,6 +238,8 @@ def network(text: str) -> str | Path:
 
     if Path(text).suffix == ".cfg" or Path(text).is_file():
         return text
+    if os.path.exists(text) and not registry.knows(text):  # noqa: PTH110 - a name may be too long
+        return text  # a pipe or a folder, which reading it refuses in words
     return registry.find(text).cfg
 
 

@@ -46,7 +46,11 @@ def take_network(arguments: argparse.Namespace) -> None:
     """Move the inputs, a CFG or a name and WEIGHTS, to their options; refuse others."""
     rest = take_files(arguments, arguments.inputs)
     if len(rest) == 1 and not arguments.cfg and not arguments.model:
-        arguments.model = rest.pop()
+        name = rest.pop()
+        if _model.network(name) == name:  # a file of any ending, or what cannot be one
+            arguments.cfg = name
+        else:
+            arguments.model = name
     refuse_rest(rest)
 
 

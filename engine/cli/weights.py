@@ -2,7 +2,8 @@
 
 info [CFG] WEIGHTS            print the header, the hash, and whether the file fits the .cfg
 verify CFG WEIGHTS            check that the size is exact and all numbers are finite
-cut CFG WEIGHTS N -o FILE     write the weights of the first N layers, like darknet's partial
+cut CFG WEIGHTS N -o FILE     write the weights of the first N layers, like darknet's partial;
+                              WEIGHTS may be such a file of more layers
 fuse CFG WEIGHTS -o FILE      fold batch normalisation; write the matching .cfg next to FILE
 """
 
@@ -90,7 +91,7 @@ def _cut(arguments: argparse.Namespace, rest: list[str]) -> None:
     _model.fill_in(arguments)
     graph = _network.graph_of(arguments)
     part = surgery.cut(graph, count)
-    arrays = weights.load(arguments.weights, graph)[: len(part.nodes)]
+    arrays = weights.load(arguments.weights, graph, least=count)[:count]
     new = NewFile(output, overwrite=arguments.overwrite, hint=_output_files.HINT)
     with new as file, file.part.open("wb") as out:
         weights.write(out, part, arrays, seen=_SEEN)

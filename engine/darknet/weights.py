@@ -52,15 +52,16 @@ class Header:
 
 
 def load(
-    path: str | Path, graph: Graph, *, partial: bool = False
+    path: str | Path, graph: Graph, *, least: int | None = None
 ) -> tuple[dict[str, NDArray[np.float32]], ...]:
     """Load the arrays of every layer from a file of exactly the size that the network needs.
 
-    With `partial` the file may end after any layer; the remaining arrays are zero.
+    If `least` is given, the file may end after any layer that leaves this number of first layers
+    whole, as those do which training starts from; the remaining arrays are initial().
     """
     name = shown(path)
     with open_regular(path, WeightsError) as file:
-        return _load(file, os.fstat(file.fileno()).st_size, graph, name, partial=partial)
+        return _load(file, os.fstat(file.fileno()).st_size, graph, name, least=least)
 
 
 class WeightsFile:
@@ -102,12 +103,12 @@ def loads(content: bytes, graph: Graph) -> tuple[dict[str, NDArray[np.float32]],
 
 
 def _load(
-    file: BinaryIO, size: int, graph: Graph, name: str, *, partial: bool = False
+    file: BinaryIO, size: int, graph: Graph, name: str, *, least: int | None = None
 ) -> tuple[dict[str, NDArray[np.float32]], ...]:
     with within_memory(name):
         try:
             header = _read_header(file, name)
-            last = _last_whole_layer(graph, size - header.size, name, partial=partial)
+            last = _last_whole_layer(graph, size - header.size, name, least=least)
             return _read_layers(file, graph, header, last=last, name=name)
         except OSError as failure:
             reason = failure.strerror or failure
@@ -219,15 +220,17 @@ def _is_sane(major: int, minor: int, revision: int) -> bool:
 # ---------------------------------------------------------------- sizes
 
 
-def _last_whole_layer(graph: Graph, size: int, name: str, *, partial: bool) -> int:
-    """Return the last layer that `size` bytes of arrays fill: the final one unless partial."""
+def _last_whole_layer(graph: Graph, size: int, name: str, *, least: int | None) -> int:
+    """Return the last layer that `size` bytes of arrays fill: the final one without `least`."""
     left = size // _FLOAT.itemsize
     filled = -1
     for node in graph.nodes:
         needed = node.parameter_count
         if needed > left:
             if left == 0 and size % _FLOAT.itemsize == 0 and filled >= 0:
-                return _accept_partial(graph, filled, name, partial=partial)
+                if least is not None and node.index >= least:
+                    return filled
+                raise _partial(graph, filled, name, least=least)
             raise _too_short(node, left, name)
         left -= needed
         if needed:
@@ -240,15 +243,12 @@ def _last_whole_layer(graph: Graph, size: int, name: str, *, partial: bool) -> i
     return len(graph.nodes) - 1
 
 
-def _accept_partial(graph: Graph, filled: int, name: str, *, partial: bool) -> int:
-    kind = graph.nodes[filled].kind
-    if not partial:
-        raise WeightsError(
-            f"{name}: ends after layer {filled} [{kind}]: expected weights for "
-            f"{len(graph.nodes)} layers. It is a partial file, made to start training from"
-        )
-    _log.warning("%s: ends after layer %d [%s]; the rest is zero", name, filled, kind)
-    return filled
+def _partial(graph: Graph, filled: int, name: str, *, least: int | None) -> WeightsError:
+    wanted = len(graph.nodes) if least is None else least
+    return WeightsError(
+        f"{name}: ends after {_title(graph.nodes[filled])}: expected weights for "
+        f"{wanted} layers. It is a partial file, made to start training from"
+    )
 
 
 def _too_short(node: Node, left: int, name: str) -> WeightsError:

@@ -1,5 +1,8 @@
 """python -m engine info, layers."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from engine import cli
@@ -36,6 +39,20 @@ def test_info_refuses_a_second_network(second, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert f"expected one CFG, got 2: {second[-1]!r}" in line
     assert line.endswith("python -m engine weights info CFG WEIGHTS")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("command", ["info", "benchmark"])
+def test_a_pipe_or_a_folder_is_called_so(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    Path("folder").mkdir()
+    Path("yolov3-tiny").mkdir()
+    for name in ("pipe", "folder"):
+        assert cli.main([command, name]) > 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line == f"Error: {name}: expected a file, got a {name}"
+    assert cli.main(["info", "yolov3-tiny"]) == 0
 
 
 def test_info_describes_the_default_model(capsys):

@@ -73,6 +73,21 @@ def test_cut_writes_the_first_layers_as_darknet_does(tiny_detector, tmp_path):
     assert out.read_bytes() == tiny_detector.weights.read_bytes()[: 20 + first]
 
 
+def test_cut_takes_a_partial_file_that_has_the_layers(tiny_detector, tmp_path):
+    cut = "weights", "cut", tiny_detector.cfg
+    part, whole, out = (tmp_path / f"{each}.weights" for each in ("part", "whole", "out"))
+    assert engine_here(*cut, tiny_detector.weights, 2, "-o", part).status == 0
+    assert engine_here(*cut, tiny_detector.weights, 1, "-o", whole).status == 0
+    part = part.rename(tmp_path / "tiny.conv.2")  # as darknet's users call such files
+    done = engine_here(*cut, part, 1, "-o", out)
+    assert (done.status, done.err) == (0, "")
+    assert out.read_bytes() == whole.read_bytes()
+    done = engine_here(*cut, part, 3, "-o", tmp_path / "more.weights")
+    message = "ends after layer 0 [convolutional]: expected weights for 3 layers. It is a partial"
+    assert (done.status, message in done.err) == (3, True)
+    assert not (tmp_path / "more.weights").exists()
+
+
 def test_fuse_writes_a_network_of_the_same_outputs(tiny_detector, tmp_path):
     out = tmp_path / "fused.weights"
     done = engine_here("weights", "fuse", tiny_detector.cfg, tiny_detector.weights, "-o", out)

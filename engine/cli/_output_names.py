@@ -22,6 +22,7 @@ from engine.sources.video_writer import extension_for
 
 _log = logging.getLogger("engine")
 _NOBODY = ""  # owns a name that two folders give to different pictures
+_ANY_VIDEO = ".*"  # ends the keys of videos: v.mp4 and v.mkv would both have frames v_000012
 _OF_FRAMES = ("labels", "labels of others", "crops")  # outputs that give each frame a file
 
 
@@ -46,7 +47,8 @@ class OutputNames:
     ) -> None:
         """Create names; with `needs_stems` x.jpg and x.png differ, as both would have a x.txt.
 
-        `folders` says what the run writes into each: pictures, crops or labels.
+        Videos x.mp4 and x.mkv always differ. `folders` says what the run writes into each:
+        pictures, crops or labels.
         """
         self._common = common
         self._is_flat = is_flat
@@ -245,7 +247,10 @@ class OutputNames:
         return owned.name + self._ending_of(owned.picture)
 
     def _ending_of(self, picture: str) -> str:
-        return "" if self._needs_stems else ending_of(media_of(picture))
+        if self._needs_stems:
+            return ""
+        media = media_of(picture)
+        return _ANY_VIDEO if media.has_frames else ending_of(media)
 
     def _identity(self, name: str) -> str:
         """Return a path that does not depend on the current folder and on links to folders."""

@@ -127,6 +127,22 @@ def test_annotated_pictures_and_videos_of_earlier_runs_keep_their_names(here, op
     assert assigned(naming(here, **{option: True}), "v_000001.jpg") == ["v_000001"]
 
 
+@pytest.mark.parametrize("holds", [LABELS, CROPS, PICTURES])
+@pytest.mark.parametrize("name", [assigned, lazily])
+def test_videos_differ_by_more_than_their_extension(here, holds, name):
+    sources = ("v.mkv", "v.mp4", "other/v.mp4", "rtsp://cam/v", "v.tar")
+    expected = ["v", "v-2", "other/v", "v-3", "v"]
+    assert name(naming(here, holds), *sources)[:-1] == expected[:-1]
+    if holds != LABELS:  # what archives and pictures write has other paths
+        assert name(naming(here, holds), *sources) == expected
+        assert name(naming(here, holds), "v.png", "v.jpg", "v.mp4") == ["v", "v", "v"]
+
+
+def test_a_video_keeps_its_name_when_another_with_its_stem_arrives(here):
+    record(here, PICTURES, v="v.mp4")
+    assert assigned(naming(here, PICTURES, resumes=True), "v.avi", "v.mp4") == ["v-2", "v"]
+
+
 PLAIN = [f"v_{number:06d}" for number in range(3)]
 NUMBERED = [f"v-2_{number:06d}" for number in range(3)]
 OWNERS = {"v-2": "v.mp4", **{each: f"{each}.jpg" for each in PLAIN}}

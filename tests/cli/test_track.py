@@ -112,10 +112,12 @@ def test_a_video_in_every_output(detect, here, watched, capsys):
 
 def test_each_video_has_identities_of_its_own(detect, here, watched):
     needs.package("av")
-    for name in ("a.mp4", "b.mp4"):
+    for name in ("a.mp4", "b.mp4", "b.mkv"):
         write_video(name, count=COUNT, size=(160, 120))
     detect("a.mp4", "b.mp4", "--track", "--json", "all.json", "--save-mot", "mot", "--quiet")
     assert tracks_of(json.loads((here / "all.json").read_text())) == [[1]] * COUNT * 2
+    detect("b.mkv", "b.mp4", "--track", "--json", "b.json", "--quiet")
+    assert tracks_of(json.loads((here / "b.json").read_text())) == [[1]] * COUNT * 2
     assert sorted(path.name for path in (here / "mot").iterdir()) == ["a.txt", "b.txt"]
     assert len(read_tracks(here / "mot/b.txt")) == COUNT
 

@@ -112,6 +112,24 @@ def test_videos_read_at_once_are_written_like_those_read_one_by_one(detect, tree
     assert sorted(paths[1]) == sorted(paths[0])
 
 
+@pytest.mark.parametrize("at_once", ["1", "2"])
+def test_videos_with_one_stem_are_two_videos(detect, tree, at_once):
+    write_video(tree / "clip.mkv", count=4, size=(32, 24))
+    outputs = ("-o", "out", "--crops", "crops", "--coco-dataset", "set.json")
+    done = detect("clip.mp4", "clip.mkv", *outputs, "--threshold", "0.01", "--at-once", at_once)
+    assert (done.status, "clip-2 for clip.mkv" in done.err) == (0, True)
+    assert {size for _, size in frames_of(tree / "out/clip.mp4")} == {(64, 48)}
+    assert {size for _, size in frames_of(tree / "out/clip-2.mkv")} == {(32, 24)}
+    assert [len(frames_of(tree / "out" / each)) for each in ("clip.mp4", "clip-2.mkv")] == [6, 4]
+    names = [each["file_name"] for each in json.loads((tree / "set.json").read_text())["images"]]
+    first = [f"clip_{number:06d}.jpg" for number in range(6)]
+    assert sorted(names) == sorted([*first, *(f"clip-2_{each:06d}.jpg" for each in range(4))])
+    stems = {path.name.partition("_")[0] for path in (tree / "crops").glob("*/*.jpg")}
+    assert stems <= {"clip", "clip-2"}
+    again = detect("clip.mp4", "clip.mkv", "-o", "out", "--resume")
+    assert "nothing left to do" in again.err
+
+
 def test_single_video_is_written_to_a_named_file(detect, tree):
     assert detect("clip.mp4", "-o", "found.webm", "--max-frames", "2").status == 0
     assert len(frames_of(tree / "found.webm")) == 2

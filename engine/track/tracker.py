@@ -36,6 +36,8 @@ _LEAST = np.array([[-np.inf], [-np.inf], [1e-3], [1e-3]])  # of x, y, the width 
 _MAX_BOXES = 1000  # of a frame, the best ones, as memory and time grow with the square
 _LOW = 0.1  # from this score on, boxes continue tracks unless told otherwise
 _SIDES = np.array([2, 3, 2, 3])  # the width for x and the width, the height for y and the height
+_STEP_DECAY = 0.9  # of the longest step between frames, with every frame
+_PAUSE = 3  # of these steps are a pause, if tracks do not last for so long
 _TIME_TOLERANCE = 1e-6  # seconds, for time stamps that were rounded
 
 
@@ -119,8 +121,9 @@ class Tracker:
         from `low` on (0.1 if None, or `high` if that is less) with the tracks that are left, by
         `low_iou`. A box from `new` on (`high` if None) that matches no track starts one, which gets
         its identity with its `hits`-th box in successive frames. In the first frame a box gets it
-        at once. A track that is not seen for `lost_seconds` ends. `rate` is the number of frames
-        per second. Boxes continue only tracks of their own class, unless `across_classes`.
+        at once. A track that is not seen for `lost_seconds` ends, but what is in every frame stays,
+        however far apart these are. `rate` is the number of frames per second. Boxes continue only
+        tracks of their own class, unless `across_classes`.
         """
         self._high = fraction("high", high)
         self._low = min(_LOW, self._high) if low is None else fraction("low", low)
@@ -135,6 +138,7 @@ class Tracker:
         self._across_classes = across_classes
         self._last_id = 0
         self._seconds: float | None = None  # of the last frame
+        self._step = 0.0  # the longest one between recent frames of this scene
         self._tracks = _Tracks.started(np.empty((4, 0)), np.empty(0), 0.0)
 
     @property
@@ -176,8 +180,9 @@ class Tracker:
 
         `boxes` are (n, 4): left, top, right, bottom; `scores` and `classes` are (n,). `seconds` is
         the time of the frame; without it, a frame follows the last one at the `rate`. A time before
-        the last one starts another scene. Boxes that are empty or not finite get no identity, and
-        of very many boxes only the best 1000 may get one.
+        the last one, or after a pause of more than `lost_seconds`, starts another scene. Boxes
+        that are empty or not finite get no identity, and of very many boxes only the best 1000 may
+        get one.
         """
         edges, scores, classes = _checked(boxes, scores, classes)
         with np.errstate(all="ignore"):
@@ -238,13 +243,25 @@ class Tracker:
             if not isinstance(seconds, Real) or not np.isfinite(now := float(seconds)):
                 raise InputError(f"seconds: expected a finite number, got {seconds!r}")
         self._seconds = now
-        if before is None or now < before:
+        if before is None or now < before or self._is_pause(now - before):
             self._tracks = self._tracks[:0]
+            self._step = 0.0
             return True
-        most = self._lost_seconds + 1 / self._rate + _TIME_TOLERANCE
-        self._keep(now - self._tracks.last_seen <= most)
+        last_seen = self._tracks.last_seen
+        self._keep((now - last_seen <= self._longest_loss) | (last_seen == before))
         self._predict((now - before) * self._rate)
+        self._step = max(now - before, _STEP_DECAY * self._step)
         return False
+
+    @property
+    def _longest_loss(self) -> float:
+        """The seconds from one box of a track to the next."""
+        return self._lost_seconds + 1 / self._rate + _TIME_TOLERANCE
+
+    def _is_pause(self, step: float) -> bool:
+        """Tell whether a step is too long for tracks to last, and unusual in this scene."""
+        usual = self._step or np.inf  # after the first frame, any step may be the usual one
+        return step > max(self._longest_loss, _PAUSE * usual)
 
     def _keep(self, wanted: Array) -> None:
         if not wanted.all():  # a copy of all fields takes its time

@@ -101,8 +101,35 @@ def test_after_a_jump_or_a_long_pause_identities_are_new(seconds):
     tracker = Tracker()
     for frame in range(10):
         tracker.update([box(0)], [0.9], seconds=1 + frame / 30)
-    tracker.update([box(0)], [0.9], seconds=seconds)
-    assert tracker.update([box(0)], [0.9], seconds=seconds + 1 / 30).tolist() == [2]
+    for now in (seconds, seconds + 1 / 30):
+        assert tracker.update([box(0)], [0.9], seconds=now).tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    "steps", [[2, 2, 2, 2], [0, 2, 0, 2], [60, 60, 60], [2, 4, 2, 4, 2], [60, 2, 2, 2]]
+)
+def test_sparse_results_keep_identities(steps):
+    """What is in every result keeps its identity, however far apart these are."""
+    tracker = Tracker(rate=25, lost_seconds=1.5)
+    for seconds in np.cumsum([0, *steps]).tolist():
+        assert tracker.update([box(0)], [0.9], seconds=seconds).tolist() == [1]
+
+
+def test_what_sparse_results_lack_for_longer_than_it_may_be_lost_ends():
+    tracker = Tracker(rate=25, lost_seconds=1.5)
+    for seconds in (0, 2, 4):
+        assert tracker.update([box(0), box(300)], [0.9, 0.9], seconds=seconds).tolist() == [1, 2]
+    assert tracker.update([box(0)], [0.9], seconds=6).tolist() == [1]
+    for seconds, expected in ((8, NO_TRACK), (10, 3)):
+        ids = tracker.update([box(0), box(300)], [0.9, 0.9], seconds=seconds)
+        assert ids.tolist() == [1, expected]
+
+
+def test_the_first_frame_after_a_pause_is_a_first_frame():
+    tracker = Tracker(rate=25, lost_seconds=1.5)
+    times = [0, 0.04, 0.08, 2.08, 4.08, 6.08, 6.12, 6.16, 60, 60.04]
+    found = [tracker.update([box(0)], [0.9], seconds=each).tolist() for each in times]
+    assert found == [*[[1]] * 3, *[[2]] * 5, *[[3]] * 2]
 
 
 def test_a_repeated_time_changes_nothing():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ _DEFAULT = ".mp4"
 _FORMATS = {".mkv": "matroska", ".m4v": "mp4", ".ts": "mpegts", ".mts": "mpegts"}
 _SUPPORTED = {".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".ts", ".mts"}
 _MAX_RATE = Fraction(1000)
+_MOST_TICKS = 65535  # per second, in MPEG-4
+_MOST_TICKS_OF_FRAME = 10_000_000  # readers of MP4 take much more for damage
+_FIXED_RATES = {"mpeg2video": "h264"}  # what is written instead of codecs with a few rates only
 
 
 def extension_for(name: str) -> str:
@@ -51,7 +55,9 @@ class VideoWriter:
         check_extension(str(file.path))
         suffix = file.path.suffix.lower()
         self._file = file
-        self._rate = min(first.rate.limit_denominator(1001), _MAX_RATE)
+        self._rate = _rate_of(first)
+        # AVI has no times: its frames follow each other at the rate.
+        self._tick = 1 / self._rate if suffix == ".avi" else _fine_tick(self._rate)
         self._start = first.seconds
         self._last_pts = -1
         self._stream: Any = None
@@ -68,14 +74,16 @@ class VideoWriter:
         try:
             if self._stream is None:
                 codec = self._container.default_video_codec
+                codec = _FIXED_RATES.get(codec, codec)
                 self._stream = self._container.add_stream(codec, rate=self._rate)
+                self._stream.codec_context.time_base = self._tick
                 # 4:2:0 chroma needs an even width and height
                 self._stream.width, self._stream.height = (side + side % 2 for side in image.size)
                 self._stream.pix_fmt = "yuv420p"
             encoded = av.VideoFrame.from_ndarray(self._fitted(image), format="rgb24")
-            pts = round((frame.seconds - self._start) * self._rate)
+            pts = round((frame.seconds - self._start) / self._tick)
             self._last_pts = max(self._last_pts + 1, pts)
-            encoded.pts = self._last_pts
+            encoded.pts, encoded.time_base = self._last_pts, self._tick
             self._container.mux(self._stream.encode(encoded))
         except av.error.FFmpegError as error:
             self.discard()
@@ -113,3 +121,16 @@ class VideoWriter:
 
     def _unwritable(self, error: Any) -> EngineError:
         return EngineError(f"{shown(str(self._file.path))}: cannot be written: {error.strerror}")
+
+
+def _rate_of(frame: Frame) -> Fraction:
+    """Return the rate of a video in numbers that all containers can hold."""
+    rate = min(frame.rate, _MAX_RATE)
+    most = min(1001, _MOST_TICKS // math.ceil(rate))
+    return rate.limit_denominator(most) or Fraction(1, round(1 / rate))
+
+
+def _fine_tick(rate: Fraction) -> Fraction:
+    """Return a short time that divides the time of a frame, so that constant rates are exact."""
+    most = min(_MOST_TICKS // rate.numerator, _MOST_TICKS_OF_FRAME // rate.denominator)
+    return Fraction(1, rate.numerator * max(1, most))

@@ -203,6 +203,7 @@ def _live_frames(
 
 
 def _item_of(media: Media, decoded: DecodedFrame) -> Item:
-    frame = Frame(media.name, decoded.number, decoded.seconds, decoded.rate)
+    place = (decoded.number, decoded.seconds, decoded.rate, decoded.pixel_aspect)
+    frame = Frame(media.name, *place)
     picture = decoded.picture(media.name).of_frame(frame)
     return Item(f"{media.name}#{decoded.number}", picture, frame)

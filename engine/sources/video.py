@@ -51,6 +51,7 @@ _LONGEST_FRAME = 2.0  # seconds for which a played video shows a frame; time sta
 _LIVE_THREADS = 2  # each after the first delays H.264 by a frame; FFmpeg's default is one per core
 _CARD_THREADS = 4  # which feed a card's decoder; more do not make it faster
 _PLAYLISTS = frozenset({"concat", "dash", "hls", "imf", "sdp", "webm_dash_manifest"})
+_MOST_ASPECT = 8  # of pixels, either way; those in use are less than 3
 _PADDING_PIXELS = 1 << 20
 _SPARE_FRAMES = 2  # which may be stated and not there
 # Formats whose duration FFmpeg finds from what there is, unless they state their frames.
@@ -68,6 +69,12 @@ class DecodedFrame:
     rate: Fraction
     frame: VideoFrame
     on_card: CardVideo | None = None  # where the frame is
+    stored_aspect: Fraction = Fraction(1)  # of pixels, before the frame is turned upright
+
+    @property
+    def pixel_aspect(self) -> Fraction:
+        """The width of a pixel by its height in the upright frame."""
+        return 1 / self.stored_aspect if quarter_turns(self.frame) % 2 else self.stored_aspect
 
     def pixels(self) -> NDArray[Any]:
         """Return (height, width, 3) uint8, RGB, upright."""
@@ -177,6 +184,7 @@ def _decoded(
             stream.codec_context.thread_count = _LIVE_THREADS if is_live else _CARD_THREADS
         average = stream.average_rate  # some versions of PyAV have a number type of their own
         rate = Fraction(average.numerator, average.denominator) if average else _DEFAULT_RATE
+        aspect = _pixel_aspect(stream)
         count, last = 0, 0.0
         decoded = _frames_of_live(container, stream, name) if is_live else container.decode(stream)
         for number, frame in enumerate(decoded):
@@ -184,7 +192,7 @@ def _decoded(
             if on_card is not None:
                 on_card.check_frame(frame)
             seconds = frame.time if frame.time is not None else float(number / rate)
-            yield DecodedFrame(number, seconds, rate, frame, on_card)
+            yield DecodedFrame(number, seconds, rate, frame, on_card, aspect)
             count, last = number + 1, max(last, seconds)
         if is_live or not _lacks_frames(container, stream, count, last, rate):
             return
@@ -380,6 +388,13 @@ def _video_stream_of(container: InputContainer, name: str) -> VideoStream:
     stream.codec_context.options = {"max_pixels": str(most)}
     stream.thread_type = "AUTO"
     return stream
+
+
+def _pixel_aspect(stream: VideoStream) -> Fraction:
+    """Return the width of a pixel by its height; 1 if it is unknown or not to be believed."""
+    stated = stream.sample_aspect_ratio or 1
+    aspect = Fraction(stated.numerator, stated.denominator)
+    return aspect if 1 / _MOST_ASPECT <= aspect <= _MOST_ASPECT else Fraction(1)
 
 
 def _check_frame_size(of: VideoStream | VideoFrame, name: str) -> None:

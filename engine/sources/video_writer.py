@@ -58,6 +58,9 @@ class VideoWriter:
         self._rate = _rate_of(first)
         # AVI has no times: its frames follow each other at the rate.
         self._tick = 1 / self._rate if suffix == ".avi" else _fine_tick(self._rate)
+        # WebM has square pixels only.
+        self._aspect = first.pixel_aspect
+        self._stretch = self._aspect if suffix == ".webm" else Fraction(1)
         self._start = first.seconds
         self._last_pts = -1
         self._stream: Any = None
@@ -78,7 +81,9 @@ class VideoWriter:
                 self._stream = self._container.add_stream(codec, rate=self._rate)
                 self._stream.codec_context.time_base = self._tick
                 # 4:2:0 chroma needs an even width and height
-                self._stream.width, self._stream.height = (side + side % 2 for side in image.size)
+                size = max(1, round(image.width * self._stretch)), image.height
+                self._stream.width, self._stream.height = (side + side % 2 for side in size)
+                self._stream.codec_context.sample_aspect_ratio = self._aspect / self._stretch
                 self._stream.pix_fmt = "yuv420p"
             encoded = av.VideoFrame.from_ndarray(self._fitted(image), format="rgb24")
             pts = round((frame.seconds - self._start) / self._tick)

@@ -14,3 +14,4 @@ class Frame:
     number: int  # counted from 0, including skipped frames
     seconds: float  # since the start of the video
     rate: Fraction  # frames per second
+    pixel_aspect: Fraction = Fraction(1)  # the width of a pixel by its height, when it is shown

@@ -57,7 +57,7 @@ def frame(number=0):
 class Unconvertible:
     """A frame of pixels that are not converted."""
 
-    number, seconds, rate = 0, 0.0, Fraction(10)
+    number, seconds, rate, pixel_aspect = 0, 0.0, Fraction(10), Fraction(1)
 
     def picture(self, name):
         raise ImageError(f"{name}: video: a frame cannot be converted")

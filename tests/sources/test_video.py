@@ -4,6 +4,7 @@ import functools
 import socket
 import struct
 import threading
+from fractions import Fraction
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -118,11 +119,7 @@ def test_rotated_video_is_turned_upright(tmp_path, matrix, size, dark_side):
         picture[:, :32] = 20
         container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
         container.mux(stream.encode())
-    content = bytearray(path.read_bytes())
-    a, b, c, d = (value * 65536 for value in matrix)
-    at = content.index(b"tkhd") + 44
-    content[at : at + 36] = struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30)
-    path.write_bytes(content)
+    turn(path, matrix)
     (item,) = opened(str(path))
     assert item.source.size == size
     pixels = item.source.pixels.astype(float)
@@ -134,6 +131,39 @@ def test_rotated_video_is_turned_upright(tmp_path, matrix, size, dark_side):
         "bottom": pixels[-height // 4 :],
     }
     assert min(sides, key=lambda side: sides[side].mean()) == dark_side
+
+
+@pytest.mark.parametrize(
+    ("stated", "matrix", "expected"),
+    [
+        ((4, 3), (1, 0, 0, 1), "4/3"),
+        ((4, 3), (0, 1, -1, 0), "3/4"),  # a quarter turn
+        ((60_000, 1), (1, 0, 0, 1), "1"),  # of a damaged file
+        (None, (1, 0, 0, 1), "1"),
+    ],
+)
+def test_frames_tell_the_shape_of_their_pixels(tmp_path, stated, matrix, expected):
+    path = tmp_path / "wide.mp4"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        if stated:
+            stream.codec_context.sample_aspect_ratio = Fraction(*stated)
+        picture = np.full((48, 64, 3), 200, np.uint8)
+        container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode())
+    turn(path, matrix)
+    (item,) = opened(str(path))
+    assert item.frame.pixel_aspect == Fraction(expected)
+
+
+def turn(path, matrix):
+    """Give a video of MP4 a matrix that players turn it by."""
+    content = bytearray(path.read_bytes())
+    a, b, c, d = (value * 65536 for value in matrix)
+    at = content.index(b"tkhd") + 44
+    content[at : at + 36] = struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30)
+    path.write_bytes(content)
 
 
 def broken_files(folder):

@@ -17,8 +17,10 @@ UNEVEN = [0, 0.02, 0.04, 0.06, 0.5, 0.51, 0.52, 2, 3, 3.01, 3.02, 3.03, 9]
 EXTENSIONS = [".mp4", ".m4v", ".mov", ".mkv", ".webm", ".ts", ".mts"]
 
 
-def written(path, times, rate, *, size=(64, 48)):
-    frames = [Frame("v.mp4", number, time, Fraction(rate)) for number, time in enumerate(times)]
+def written(path, times, rate, *, size=(64, 48), **more):
+    frames = [
+        Frame("v.mp4", number, time, Fraction(rate), **more) for number, time in enumerate(times)
+    ]
     writer = VideoWriter(NewFile(path), Item("v.mp4#0", "v.mp4", frames[0]))
     for frame in frames:
         writer.add(Image.new("RGB", size, (frame.number * 20 % 256, 0, 0)), frame)
@@ -54,3 +56,13 @@ def test_hours_between_frames_are_kept(tmp_path, extension):
     expected = [0, 7200, 14_400, 21_600]
     times, _ = times_of(written(tmp_path / f"v{extension}", expected, "1/7200"))
     assert times == pytest.approx(expected, abs=0.001)
+
+
+@pytest.mark.parametrize("extension", [*EXTENSIONS, ".avi"])
+def test_pixels_keep_their_shape(tmp_path, extension):
+    path = written(tmp_path / f"v{extension}", [0, 0.1], 10, pixel_aspect=Fraction(4, 3))
+    with av.open(str(path)) as container:
+        stream = container.streams.video[0]
+        shape = stream.width, stream.height, stream.sample_aspect_ratio
+    # WebM has no shapes of pixels
+    assert shape == ((86, 48, 1) if extension == ".webm" else (64, 48, Fraction(4, 3)))

@@ -22,7 +22,7 @@ from engine.errors import ImageError, InputError
 from engine.files.naming import shown
 from engine.sources.addresses import with_ascii_host
 from engine.sources.card_decoder import CARD_ERRORS, CardDecoder, CardVideo, quarter_turns
-from engine.sources.cut_off import is_cut_off
+from engine.sources.cut_off import has_gap, is_cut_off
 from engine.sources.media import is_camera, is_url
 from engine.sources.stream_problems import problem_of
 from engine.vision import picture_limits
@@ -53,6 +53,7 @@ _CARD_THREADS = 4  # which feed a card's decoder; more do not make it faster
 _PLAYLISTS = frozenset({"concat", "dash", "hls", "imf", "sdp", "webm_dash_manifest"})
 _MOST_ASPECT = 8  # of pixels, either way; those in use are less than 3
 _PADDING_PIXELS = 1 << 20
+_USUAL_STEP = 1.5  # frames, from one to the next
 _SPARE_FRAMES = 2  # which may be stated and not there
 # Formats whose duration FFmpeg finds from what there is, unless they state their frames.
 _COMPUTED_DURATIONS = frozenset({"mov,mp4,m4a,3gp,3g2,mj2", "mpegts"})
@@ -185,7 +186,7 @@ def _decoded(
         average = stream.average_rate  # some versions of PyAV have a number type of their own
         rate = Fraction(average.numerator, average.denominator) if average else _DEFAULT_RATE
         aspect = _pixel_aspect(stream)
-        count, last = 0, 0.0
+        count, last, longest = 0, 0.0, 0.0
         decoded = _frames_of_live(container, stream, name) if is_live else container.decode(stream)
         for number, frame in enumerate(decoded):
             _check_frame_size(frame, name)
@@ -193,11 +194,16 @@ def _decoded(
                 on_card.check_frame(frame)
             seconds = frame.time if frame.time is not None else float(number / rate)
             yield DecodedFrame(number, seconds, rate, frame, on_card, aspect)
+            longest = max(longest, seconds - last) if number else 0.0
             count, last = number + 1, max(last, seconds)
-        if is_live or not _lacks_frames(container, stream, count, last, rate):
+        if is_live:
             return
-        if is_cut_off(name):
+        lacks_frames = _lacks_frames(container, stream, count, last, rate)
+        if lacks_frames and is_cut_off(name):
             raise _broken(name, count, "the rest of the file is missing")
+        # Frames of a varying rate may be far apart, too, and a whole AVI may leave some out.
+        if (lacks_frames or longest * rate > _USUAL_STEP) and has_gap(name):
+            raise ImageError(f"{shown(name)}: video: is damaged: frames are missing before its end")
 
 
 def _frames_of_live(
@@ -325,7 +331,7 @@ def played_frames(
             on_lost(lost)
             if number > first:
                 if not is_cut:
-                    _log.warning("%s. It is played again up to there", lost)
+                    _log.warning("%s. It is played again, as far as it can be read", lost)
                 is_cut = True
             else:
                 if not is_lost:

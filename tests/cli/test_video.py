@@ -179,6 +179,17 @@ def test_broken_video_is_counted_and_the_rest_is_read(detect, tree):
     assert done.err.startswith("Error: broken.mp4: video: cannot be read: ")
 
 
+def test_a_video_with_a_gap_is_counted(detect, tree):
+    path = write_video(tree / "gap.webm", count=60, rate=5)
+    whole = path.read_bytes()
+    half = len(whole) // 2
+    path.write_bytes(whole[: half - 400] + bytes(800) + whole[half + 400 :])
+    done = detect("gap.webm", "a.jpg", "-o", "out")
+    assert (done.status, names_in(done.out)[-1]) == (1, "a.jpg")
+    assert "gap.webm: video: is damaged: frames are missing before its end" in done.err
+    assert 0 < len(frames_of(tree / "out/gap.webm")) < 60
+
+
 def test_missing_pyav_is_one_line_with_an_install_hint(detect, tree):
     (tree / "av.py").write_text("raise ImportError\n")
     done = detect("clip.mp4", PYTHONPATH=f"{tree}{os.pathsep}{ROOT}")

@@ -1,12 +1,13 @@
-"""A video whose end is missing is reported; no whole one is, whatever its times are."""
+"""A video without its end, or with a gap, is reported; no whole one is, whatever its times are."""
 
+import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from engine.errors import ImageError
-from engine.sources.cut_off import is_cut_off
+from engine.sources.cut_off import has_gap, is_cut_off
 from engine.sources.media import Media, MediaKind
 from engine.sources.reader import FrameSelection, read_items
 from engine.sources.video import frames
@@ -108,7 +109,49 @@ def test_what_was_read_before_the_end_is_yielded(tmp_path):
 def test_a_whole_video_is_not_reported(tmp_path, name, content):
     path = written(tmp_path / name, **content)
     assert not is_cut_off(str(path))
+    assert not has_gap(str(path))
     assert len(list(frames(str(path)))) >= COUNT  # a constant rate repeats frames
+
+
+GAPS = ["a.mkv", "a.webm", "h264.mkv", "live.mkv", "a.avi", "a.ts", "a.m2ts"]
+
+
+@pytest.mark.parametrize("content", [bytes(1), b"\xff"], ids=["zeros", "ones"])
+@pytest.mark.parametrize("name", GAPS)
+def test_frames_that_are_missing_before_the_end_are_reported(tmp_path, name, content):
+    """Demuxers skip what they cannot read, and say nothing."""
+    path = written(tmp_path / name)
+    whole = path.read_bytes()
+    start, end = len(whole) // 3, len(whole) * 2 // 3
+    path.write_bytes(whole[:start] + content * (end - start) + whole[end:])
+    assert not is_cut_off(str(path))
+    assert has_gap(str(path))
+    (*found, last) = read_items([Media(str(path), MediaKind.VIDEO)], FrameSelection())
+    assert 0 < len(found) < COUNT
+    assert isinstance(last.source, ImageError)
+    told = r"video: is damaged: frames are missing before its end$|breaks off after \d+ frames: "
+    assert re.search(told, str(last.source))
+
+
+@pytest.mark.parametrize("name", ["a.ts", "a.m2ts"])
+def test_packets_that_a_recording_lost_are_reported(tmp_path, name):
+    path = written(tmp_path / name)
+    length = 192 if name == "a.m2ts" else 188
+    whole = path.read_bytes()
+    packets = [whole[at : at + length] for at in range(0, len(whole), length)]
+    inner = [number for number, each in enumerate(packets) if not each[length - 187] & 0x40]
+    after = next(each for each in inner if each > len(packets) // 2)
+    path.write_bytes(b"".join(packets[: after - 22] + packets[after:]))
+    assert has_gap(str(path))
+    with pytest.raises(ImageError, match="is damaged: frames are missing before its end"):
+        list(frames(str(path)))
+
+
+def test_joined_transport_streams_have_no_gap(tmp_path):
+    path = written(tmp_path / "a.ts")
+    path.write_bytes(path.read_bytes() * 3)
+    assert not has_gap(str(path))
+    assert len(list(frames(str(path)))) >= 3 * COUNT - 3
 
 
 def test_files_that_do_not_state_their_length(tmp_path):
@@ -116,8 +159,10 @@ def test_files_that_do_not_state_their_length(tmp_path):
     for content in (b"", b"RIFF", b"RIFF\0\0\0\0AVI ", b"\x1a\x45\xdf\xa3", b"\0\0\0\0mdat" * 2):
         path.write_bytes(content)
         assert not is_cut_off(str(path))
-    assert not is_cut_off(str(tmp_path))
-    assert not is_cut_off("https://example.org/a.mp4")
+        assert not has_gap(str(path))
+    for other in (str(tmp_path), "https://example.org/a.mp4"):
+        assert not is_cut_off(other)
+        assert not has_gap(other)
 
 
 def matroska(*elements, missing=0):
@@ -148,6 +193,21 @@ BLOCK, TAGS = b"\xa3\x84" + bytes(4), b"\x12\x54\xc3\x67\x84" + bytes(4)
 def test_elements_of_matroska(tmp_path, content, is_cut):
     (tmp_path / "a.mkv").write_bytes(content)
     assert is_cut_off(str(tmp_path / "a.mkv")) is is_cut
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (matroska(CLUSTER, b"\x89", TIME, BLOCK, CLUSTER, UNKNOWN, TIME, BLOCK, TAGS), False),
+        (matroska(CLUSTER, UNKNOWN, TIME, BLOCK, b"\xff\x0f trailer"), False),
+        (matroska(CLUSTER, UNKNOWN, TIME, b"\0" * 9, CLUSTER, UNKNOWN, TIME, BLOCK), True),
+        (matroska(CLUSTER, b"\x92", TIME, b"\xff" * 9, BLOCK, CLUSTER, UNKNOWN, TIME), True),
+        (matroska(CLUSTER, UNKNOWN, TIME, BLOCK) + matroska(CLUSTER, UNKNOWN, TIME), False),
+    ],
+)
+def test_gaps_between_elements_of_matroska(tmp_path, content, expected):
+    (tmp_path / "a.mkv").write_bytes(content)
+    assert has_gap(str(tmp_path / "a.mkv")) is expected
 
 
 PACKET = b"\x47" + bytes(187)

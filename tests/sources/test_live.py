@@ -122,10 +122,10 @@ def test_a_played_video_that_breaks_off_is_reported_once(monkeypatch, caplog):
     reasons = [f"cut.mp4: video: breaks off after {count} frames" for count in (2, 2, 0, 2, 2, 3)]
     assert [str(each) for each in lost][:6] == reasons
     assert caplog.messages == [
-        f"{reasons[0]}. It is played again up to there",
+        f"{reasons[0]}. It is played again, as far as it can be read",
         f"{reasons[2]}. It is opened again, until it is back",
         "cut.mp4: video: is back",
-        f"{reasons[3]}. It is played again up to there",
+        f"{reasons[3]}. It is played again, as far as it can be read",
     ]
 
 

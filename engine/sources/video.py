@@ -186,14 +186,15 @@ def _decoded(
         average = stream.average_rate  # some versions of PyAV have a number type of their own
         rate = Fraction(average.numerator, average.denominator) if average else _DEFAULT_RATE
         aspect = _pixel_aspect(stream)
-        count, last, longest = 0, 0.0, 0.0
+        count, start, last, longest = 0, 0.0, 0.0, 0.0
         decoded = _frames_of_live(container, stream, name) if is_live else container.decode(stream)
         for number, frame in enumerate(decoded):
             _check_frame_size(frame, name)
             if on_card is not None:
                 on_card.check_frame(frame)
             seconds = frame.time if frame.time is not None else float(number / rate)
-            yield DecodedFrame(number, seconds, rate, frame, on_card, aspect)
+            start = start if number else seconds  # that of a clip is its place in the recording
+            yield DecodedFrame(number, seconds - start, rate, frame, on_card, aspect)
             longest = max(longest, seconds - last) if number else 0.0
             count, last = number + 1, max(last, seconds)
         if is_live:

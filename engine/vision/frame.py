@@ -12,6 +12,6 @@ class Frame:
 
     video: str  # the name as the user wrote it
     number: int  # counted from 0, including skipped frames
-    seconds: float  # since the start of the video
+    seconds: float  # since the first frame of the video
     rate: Fraction  # frames per second
     pixel_aspect: Fraction = Fraction(1)  # the width of a pixel by its height, when it is shown

@@ -53,6 +53,23 @@ def test_frames_follow_order_stride_and_limit(clip, pace, numbers):
     assert found[0].source.pixels.shape == (48, 64, 3)
 
 
+@pytest.mark.parametrize("name", ["late.ts", "late.mkv", "late.mp4"])
+def test_times_count_from_the_first_frame(tmp_path, name):
+    path = str(tmp_path / name)
+    with av.open(path, "w") as container:
+        stream = container.add_stream("libx264", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for number in range(6):
+            grey = np.full((48, 64, 3), 40 * number, np.uint8)
+            frame = av.VideoFrame.from_ndarray(grey, format="rgb24")
+            frame.pts, frame.time_base = 50 + number, Fraction(1, 10)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    found = opened(path, stride=2)
+    assert [item.frame.number for item in found] == [0, 2, 4]
+    assert [item.frame.seconds for item in found] == pytest.approx([0, 0.2, 0.4])
+
+
 def test_videos_that_are_read_at_once_take_turns(clip, tmp_path):
     short = str(write_video(tmp_path / "short.mp4", count=2))
     broken = tmp_path / "broken.mp4"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
+_LINE_ENDS = re.compile("[\x85\u2028\u2029]")  # to Unicode, though not to JSON
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_ID_DIGITS = 18  # so that an id fits into 64 bits
 _SCORE_DIGITS = 6
@@ -69,7 +70,7 @@ def _encoder() -> JSONEncoder:
 
 
 def json_text(value: object) -> str:
-    """Return strict JSON.
+    """Return strict JSON on one line, for every program that reads lines.
 
     Undecodable bytes of file names become text such as \\udce4, as in CSV: a lone surrogate is what
     many parsers refuse.
@@ -77,6 +78,7 @@ def json_text(value: object) -> str:
     text = _encoder().encode(value)
     if text.isascii():
         return text
+    text = _LINE_ENDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 

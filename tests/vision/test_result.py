@@ -266,6 +266,15 @@ def test_file_names_are_escaped(path, written, style):
     assert NAMES[2] in str(loaded)
 
 
+def test_a_line_of_json_is_one_line_for_every_reader():
+    """str.splitlines(), JavaScript and others take these for ends of lines, too."""
+    name = "a\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029é.jpg"
+    text = result(path=name).to_json()
+    assert text.splitlines() == [text]
+    assert "\\u0085\\u2028\\u2029é" in text
+    assert json.loads(text)["path"] == name
+
+
 def test_cocos_json():
     found = result(path="val/000000000139.jpg")
     first = json.loads(found.to_json("coco"))[0]

@@ -264,5 +264,5 @@ def csv_rows(result: Result) -> list[tuple[object, ...]]:
 def _code_cells(code: Code | None) -> tuple[str, str, str]:
     if code is None:
         return "", "", ""
-    corners = " ".join(f"{pixels(value):g}" for point in code.corners for value in point)
-    return code.text, code.format, corners
+    corners = (pixels(value) for point in code.corners for value in point)
+    return code.text, code.format, " ".join(f"{each:.15g}" for each in corners)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from engine.errors import InputError
+from engine.vision.code import Code
 from engine.vision.result import Result
+from engine.vision.serialize import csv_rows
 from tests import needs
 
 
@@ -50,3 +52,10 @@ def test_coco_takes_the_detections():
     assert (first["category_id"], second["category_id"]) == (2, 1)
     assert first["bbox"] == pytest.approx([40, 15, 20, 20])
     assert result().to_coco("x", categories=[7, 8])[0]["category_id"] == 8
+
+
+def test_corners_keep_their_decimals_in_wide_pictures():
+    corners = ((1234.567, 2.5), (12345.125, 3), (1e-9, -0.25), (100000.0, 1234567.891))
+    codes = (Code("a", "QR Code", corners, b"a"), None)
+    (row, _) = csv_rows(replace(result(), codes=codes))
+    assert row[-1] == "1234.567 2.5 12345.125 3 0 -0.25 100000 1234567.891"

@@ -39,6 +39,8 @@ _LARGE = 2**20  # pixels; smaller pictures are read in one step
 _SMALLER = 3  # zxing-cpp, too, looks at pictures of a third of the size
 _AGREEING = 2  # readings of a 1-D code, and of a crop with PDF417
 _SAME_BOX = 0.7  # the IoU of boxes of the same code
+_AS_NEAR = 1 / 8  # of the longer side of a code, by which its box may be further away than others
+_AS_LARGE = 1.5  # times a code, or that part of it, is what its box may measure
 _SAME_BARS = 0.5  # the correlation of two rows of pixels that show the same bars
 _ITF_MODULES = 9, 9  # of a digit, and of start and stop, in widths of a narrow bar
 _QUIET = 6  # modules without bars at both ends, of 10 by the standard; a wide bar has 3
@@ -130,17 +132,16 @@ class CodeReader:
         height, width = picture.shape
         size = width, height
         rows = _edges(boxes, size)
-        class_ids = boxes.class_ids.tolist()
         found: dict[int, _Reading] = {}  # by row
         alone: list[_Reading] = []
         for reading in sorted(self._outermost(self._read_picture(picture)), key=self._order):
-            row = self._row_of(reading, rows, class_ids, found)
+            row = self._row_of(reading, rows, boxes, found)
             if row is None:
                 alone.append(reading)
             else:
                 found[row] = reading
         done: list[Box] = []
-        for row, (box, class_id) in enumerate(zip(rows, class_ids, strict=True)):
+        for row, (box, class_id) in enumerate(zip(rows, boxes.class_ids.tolist(), strict=True)):
             first = found.pop(row, None)
             formats = self._formats.of(class_id)
             is_another = row < _MAX_CROPS and not any(_are_alike(box, each) for each in done)
@@ -171,19 +172,29 @@ class CodeReader:
         )
 
     def _row_of(
-        self,
-        reading: _Reading,
-        rows: Sequence[Box],
-        class_ids: Sequence[int],
-        taken: Collection[int],
+        self, reading: _Reading, rows: Sequence[Box], boxes: Boxes, taken: Collection[int]
     ) -> int | None:
-        """Return the box whose middle is nearest to that of a code, among those that fit."""
+        """Return the best of the boxes that lie about where a code does, or else the nearest one.
+
+        Only boxes that fit count. At tiny thresholds, poor ones may happen to be a little nearer
+        than the one of the code.
+        """
         fitting = [
             (_distance(box, reading.centre), row)
-            for row, (box, class_id) in enumerate(zip(rows, class_ids, strict=True))
+            for row, (box, class_id) in enumerate(zip(rows, boxes.class_ids.tolist(), strict=True))
             if row not in taken and self._fits(reading, box, self._formats.of(class_id))
         ]
-        return min(fitting)[1] if fitting else None
+        if not fitting:
+            return None
+        nearest, row = min(fitting)
+        side = _side(reading.box)
+        alike = [
+            (-float(boxes.scores[each]), distance, each)
+            for distance, each in fitting
+            if distance <= nearest + _AS_NEAR * side
+            and side / _AS_LARGE <= _side(rows[each]) <= side * _AS_LARGE
+        ]
+        return min(alike)[2] if alike else row
 
     def _outermost(self, readings: Sequence[_Reading]) -> Iterator[_Reading]:
         """Yield readings without 2-D codes inside others: the core of Aztec may read as a rune."""
@@ -484,6 +495,10 @@ def _is_whole_itf(picture: Array, reading: _Reading) -> bool:
         return False
     noise = max(steps[start - quiet : start].mean(), steps[end : end + quiet].mean())
     return bool(noise < _MOST_NOISE * steps[bars.left : bars.right].mean())
+
+
+def _side(box: Box) -> float:
+    return max(box.width, box.height)
 
 
 def _distance(box: Box, point: Point) -> float:

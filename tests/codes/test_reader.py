@@ -81,6 +81,16 @@ def test_the_nearest_of_two_boxes_has_the_text(reader):
     assert texts(reader.read(pixels, boxes(*rows))[1]) == [None, "once"]
 
 
+@pytest.mark.parametrize("step", [1, -1])
+def test_of_boxes_about_as_near_the_best_one_has_the_text(reader, step):
+    """At tiny thresholds, poor boxes may happen to lie a little nearer than good ones."""
+    pixels = page((symbol("once", "QRCode"), (300, 200), 0))
+    good, poor = (254, 154, 352, 252, QR, 0.9), (258, 158, 342, 242, QR, 0.001)
+    large, small = (200, 100, 400, 300, QR, 0.95), (296, 196, 304, 204, QR, 0.99)
+    rows = [small, large, good, poor][::step]
+    assert texts(reader.read(pixels, boxes(*rows))[1]) == [None, None, "once", None][::step]
+
+
 class Said:
     """A code as zxing-cpp returns it, read in the middle of whatever is read."""
 

@@ -132,6 +132,19 @@ def test_a_picture_that_is_not_cut_has_the_boxes_that_it_has_without_tiles(model
             assert found.tiles == ()
 
 
+@pytest.mark.parametrize(
+    ("wanted", "hint"),
+    [
+        ((640, 640), "These are columns and rows: for tiles of 640 pixels, give 640 alone"),
+        ((640, 480), "These are columns and rows: for tiles of 640 pixels, give 640 alone"),
+        (5, "Try a size of 100 pixels"),
+    ],
+)
+def test_too_many_tiles_are_refused_with_what_was_meant(wanted, hint):
+    with pytest.raises(InputError, match=rf"for 720 x 720\. {hint}$"):
+        tiles.areas_of((720, 720), (416, 416), wanted, 0.2)
+
+
 def test_broken_pictures_keep_their_places(model):
     sources = [random_picture(0), b"nothing", random_picture(1), random_picture(2, 5000, 4000)]
     with load(model, batch=4, tiles=64) as detector:

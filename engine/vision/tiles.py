@@ -56,6 +56,10 @@ def areas_of(picture: Sides, network: Sides, tiles: Tiles, overlap: float) -> tu
         areas = _automatic(picture, network, overlap)
     elif isinstance(tiles, tuple):
         columns, rows = (min(pair) for pair in zip(tiles, picture, strict=True))
+        if columns * rows > MOST_TILES:
+            side = max(tiles)
+            hint = f"These are columns and rows: for tiles of {side} pixels, give {side} alone"
+            raise _too_many_error(picture, (columns, rows), hint)
         sides = _side_of(picture[0], columns, overlap), _side_of(picture[1], rows, overlap)
         areas = _grid(picture, sides, (columns, rows), overlap)
     else:
@@ -107,16 +111,20 @@ def _grid(picture: Sides, sides: Sides, counts: Sides, overlap: float) -> list[A
         larger = 100 * math.ceil(side / 100 + 0.5)
         while math.prod(_count(extent, larger, overlap) for extent in picture) > MOST_TILES:
             larger *= 2  # a strip has one row, however large its tiles
-        raise InputError(
-            f"tiles: expected at most {MOST_TILES} of a picture, got {columns} x {rows} for "
-            f"{picture[0]} x {picture[1]}. Try a size of {larger} pixels"
-        )
+        raise _too_many_error(picture, counts, f"Try a size of {larger} pixels")
     width, height = sides
     lefts, tops = (
         [round(number * (extent - side) / max(count - 1, 1)) for number in range(count)]
         for extent, side, count in zip(picture, sides, counts, strict=True)
     )
     return [(left, top, left + width, top + height) for top in tops for left in lefts]
+
+
+def _too_many_error(picture: Sides, counts: Sides, hint: str) -> InputError:
+    return InputError(
+        f"tiles: expected at most {MOST_TILES} of a picture, got {counts[0]} x {counts[1]} for "
+        f"{picture[0]} x {picture[1]}. {hint}"
+    )
 
 
 # ---------------------------------------------------------------- merging

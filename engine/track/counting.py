@@ -60,6 +60,9 @@ class Zone:
         if len(set(self.corners)) < 3:
             got = len(set(self.corners))
             raise InputError(f"{self.name or 'zone'}: expected 3 or more points, got {got}")
+        if _are_on_a_line(np.array(self.corners, np.float64)):
+            what = f"{self.name or 'zone'}: expected points around an area, got points on one line"
+            raise InputError(what)
 
 
 def _points(name: str, points: Any) -> tuple[Point, ...]:
@@ -321,8 +324,9 @@ class _ZoneCount(_Count[_Visit]):
             visit.is_inside = is_inside
         if visit.is_inside:
             self._inside[label] += 1
-            self._visitors[label] += not visit.is_counted
-            visit.is_counted = True
+            if not visit.is_counted:
+                self._visitors[label] += 1
+                visit.is_counted = True
         return visit
 
     def _shown(self) -> Iterator[tuple[str, Counter[str]]]:
@@ -336,6 +340,13 @@ class _ZoneCount(_Count[_Visit]):
             "left": dict(self._left),
             "visitors": dict(self._visitors),
         }
+
+
+def _are_on_a_line(points: Array) -> bool:
+    """Tell whether points are on one line, but for what numbers are rounded by."""
+    from_first = points - points[0]
+    furthest = from_first[np.hypot(*from_first.T).argmax()]
+    return bool((np.abs(_cross(furthest, from_first)) <= 1e-12 * (furthest**2).sum()).all())
 
 
 def _cross(a: Array, b: Array) -> Array:

@@ -210,7 +210,7 @@ REFUSED = {
     "--line 1,2,3,4,5,6": "--line 1,2,3,4,5,6: expected 2 points, got 3",
     "--line a=1,2,x,4": "--line a=1,2,x,4: expected numbers X1,Y1,X2,Y2, got '1,2,x,4'",
     "--zone 1,2,3,4": "zone: expected 3 or more points, got 2",
-    "--zone a=1,2,3,4,5,6 --line a=1,2,3,4": "lines and zones: expected different names, got",
+    "--zone a=1,2,3,4,5,7 --line a=1,2,3,4": "lines and zones: expected different names, got",
     "--line 1,2,3,4 --anchor top": "anchor: expected centre or bottom, got 'top'",
     "--track --track-low 2": "track_low: expected a number from 0 to 1, got 2.0",
     "--track --track-low 0.5": "--track-low: expected at most --threshold, 0.25, got 0.5",

@@ -154,6 +154,22 @@ def test_a_visitor_is_counted_once():
     assert (told["entered"], told["visitors"]) == ({"cat": 2}, {"cat": 1})
 
 
+def test_a_visitor_that_changes_its_class_adds_no_other_class():
+    counts = Counts(zones=[Zone(((0, 0), (100, 0), (100, 100)))])
+    seen = [frame((1, class_id, 60, 20)) for class_id in (0, 1)]
+    told = last(counts, seen)["zones"][0]
+    assert (told["inside"], told["visitors"]) == ({"dog": 1}, {"cat": 1})
+
+
+def test_narrow_and_twisted_zones_have_an_area():
+    for corners in (
+        ((0, 0), (1, 0), (1, 0.001)),
+        ((0, 0), (3840, 0), (3840, 1)),
+        ((0, 0), (1, 1), (1, 0), (0, 1)),
+    ):
+        assert Zone(corners).corners == corners
+
+
 def test_points_up_to_one_are_shares_of_the_picture():
     counts = Counts([Line((0, 0.5), (1, 0.5))], [Zone(((0, 0), (0.5, 0), (0.5, 1), (0, 1)))])
     told = last(counts, DOWN)
@@ -189,6 +205,8 @@ DOOR = Line((1, 1), (5, 5), "door")
     [
         (lambda: Line((1, 1), (1, 1)), "line: expected two different points"),
         (lambda: Zone(((1, 1), (5, 5), (1, 1)), "yard"), "yard: expected 3 or more points, got 2"),
+        (lambda: Zone(((0, 0), (1, 1), (0.5, 0.5)), "z"), "z: expected points around an area, got"),
+        (lambda: Zone(((0, 0), (0.1, 0.3), (0.2, 0.6), (0.3, 0.9))), "zone: expected points arou"),
         (lambda: Line((1, 1), (float("nan"), 1)), "line: expected finite numbers"),
         (
             lambda: Counts([DOOR, DOOR]),

@@ -51,7 +51,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         return
     if getattr(option, "numprocesses", 0) is None:
         # Tests of servers and of processes wait; one more process uses the processors meanwhile.
-        option.numprocesses = usable_cores() + 1 if _is_fast_lane(config) else "auto"
+        option.numprocesses = usable_cores() + 1
         option.maxprocesses = option.maxprocesses or MOST_PROCESSES
 
 

@@ -145,7 +145,7 @@ class Page:
 
     def wait(self, is_so):
         stale = [StaleElementReferenceException]  # the page makes lists anew
-        waiting = WebDriverWait(self.browser, 20, ignored_exceptions=stale)
+        waiting = WebDriverWait(self.browser, 20, 0.05, ignored_exceptions=stale)
         return waiting.until(lambda _: is_so())
 
     def all(self, selector):

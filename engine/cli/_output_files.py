@@ -79,7 +79,10 @@ class ReservedPaths:
 
     def reserve(self, option: str, path: str) -> None:
         """Reserve a path for an option; refuse one that is read or that another option writes."""
-        user = self._user_before(option, path, _real_output(path))
+        where = _real_output(path)
+        if where == os.devnull:
+            return
+        user = self._user_before(option, path, where)
         if user not in (None, option):
             raise InputError(f"{user} and {option}: expected different files, got one")
 

@@ -24,6 +24,8 @@ _LONGEST_NAME = 4096
 _LONGEST_REST = 1 << 20  # bytes without the end of a name
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})  # hardly ever in names, often in pictures
 _GZIP = b"\x1f\x8b"
+_ZIP = b"PK\3\4"
+_TAR, _TAR_AT = b"ustar", 257
 _MAP = re.compile(rb"P[1-6]\s+(#[^\n]*\n\s*)*\d+\s+\d+\s")  # PBM, PGM and PPM
 
 
@@ -87,6 +89,7 @@ def _names(
         if not end:
             if chunk and len(rest) < _CHUNK and b"\0" not in rest and b"\n" not in rest:
                 continue  # the first name may have more
+            _refuse_archive(rest)
             end = b"\0" if _ends_names_with_nul(rest) else b"\n"
             if end == b"\n":
                 rest = rest.removeprefix(codecs.BOM_UTF8)
@@ -96,6 +99,16 @@ def _names(
         yield from filter(None, given) if end == b"\0" else parse(given)
         if not chunk:
             return
+
+
+def _refuse_archive(content: bytes) -> None:
+    """Raise for an archive, whose first bytes look like a name that ends with NUL."""
+    is_tar = content.startswith(_TAR, _TAR_AT)
+    if is_tar or content.startswith(_ZIP):
+        raise InputError(
+            f"-: expected names of pictures, one per line, got a {'tar' if is_tar else 'zip'} "
+            "archive. Write it to a file, and name that"
+        )
 
 
 def _ends_names_with_nul(content: bytes) -> bool:

@@ -79,7 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from engine.files.atomic import is_stdout
+
     _network.take_network(arguments)
+    if arguments.json and is_stdout(arguments.json):
+        arguments.json = "-"
     reserved = _output_files.ReservedPaths(
         [*_model.files(arguments), arguments.image, arguments.video]
     )

@@ -69,7 +69,11 @@ class SocketDeadline:
         for family, kind, protocol, _, where in socket.getaddrinfo(
             *address, type=socket.SOCK_STREAM
         ):
-            made = socket.socket(family, kind, protocol)
+            try:
+                made = socket.socket(family, kind, protocol)
+            except OSError as error:  # a family that this machine does not have
+                failure = error
+                continue
             try:
                 if source:
                     made.bind(source)

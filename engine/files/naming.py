@@ -11,11 +11,10 @@ _MAX_BYTES = 120  # as file systems count bytes; leaves room for a number and an
 _BYTE = re.compile(r"\\u(dc[89a-f][0-9a-f])")  # that is not UTF-8
 # The user and the password of an address, also of one whose password has a / or another character
 # that is to be encoded: what should be its port is no number then.
-_LOGIN = re.compile(r"(?<=://)(?:[^/?#]*@|(?!\[)[^/?#@:]*:(?!\d+[/?#])[^/?#@]*[/?#].*@)", re.DOTALL)
-# What may be a login: a word up to its last @, except one of a name such as a@2x.jpg.
-_WORD = re.compile(r"\S+")
-_UP_TO_LAST_AT = re.compile(r".*@(?!\dx\.)", re.DOTALL)
-_MAYBE_LOGIN = re.compile(r"(?<=\w\w:/)(/*)(?!\[)[^/?#@]*:.*@", re.DOTALL)
+_USER = r"(?:[^/?#]*@|(?!\[)[^/?#@:]*:(?!\d+[/?#])[^/?#@]*[/?#].*@)"
+_LOGIN = re.compile(f"(?<=://){_USER}", re.DOTALL)
+_LOGIN_IN_TEXT = re.compile(rf"(?<=\w\w:/)(/*){_USER}", re.DOTALL)  # a Path has one slash of two
+_WORD_WITH_AT = re.compile(r"\S+@")
 _NUMBER = re.compile(r"-[0-9]+$")
 
 
@@ -26,26 +25,24 @@ def without_login(name: str) -> str:
 
 
 def without_logins(text: str) -> str:
-    """Leave out of a message what may be a user and a password, such as admin:12/x in an address.
-
-    More is left out than without_login() does: this is for texts that name nothing afterwards.
-    """
-    return _WORD.sub(_word_without_login, text) if "@" in text and ":/" in text else text
-
-
-def _word_without_login(word: re.Match[str]) -> str:
-    start = _UP_TO_LAST_AT.match(word[0])
-    return _MAYBE_LOGIN.sub(r"\1", start[0]) + word[0][start.end() :] if start else word[0]
+    """Leave users and passwords out of the addresses in a message."""
+    if "@" not in text or ":/" not in text:
+        return text
+    return _WORD_WITH_AT.sub(lambda word: _LOGIN_IN_TEXT.sub(r"\1", word[0]), text)
 
 
-def escaped(text: str) -> str:
-    """Escape control characters and undecodable bytes; leave a login out of an address."""
-    text = without_login(without_logins(text))
+def printable(text: str) -> str:
+    """Escape control characters and undecodable bytes."""
     if text.isprintable():
         return text
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
+
+
+def escaped(text: str) -> str:
+    """Return a name as printable() does, and leave a login out of an address."""
+    return printable(without_login(text))
 
 
 def escaped_bytes(text: str) -> str:
@@ -60,11 +57,19 @@ def unescaped_bytes(text: str) -> str:
 
 def shown(name: str | Path) -> str:
     """Return a name for a message: printable, without a password, and shortened in the middle."""
-    printable = escaped(str(name))
-    if len(printable) <= _MAX_LENGTH:
-        return printable
+    return _cut_in_middle(escaped(str(name)))
+
+
+def shown_text(text: str) -> str:
+    """Return the text of a code for a table: printable, and shortened in the middle."""
+    return _cut_in_middle(printable(text))
+
+
+def _cut_in_middle(text: str) -> str:
+    if len(text) <= _MAX_LENGTH:
+        return text
     half = _MAX_LENGTH // 2
-    return f"{printable[:half]}…{printable[-half:]}"
+    return f"{text[:half]}…{text[-half:]}"
 
 
 def line_of(error: object) -> str:

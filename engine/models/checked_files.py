@@ -36,7 +36,10 @@ def forget(path: Path) -> None:
 
 def _write(path: Path, entry: dict[str, Any] | None) -> None:
     folder = path.parent
-    with suppress(OSError), file_lock.hold(folder / f"{FILE}.lock"):  # the folder may be read-only
+    # The folder may be read-only. A lock of others is not waited for: a record only saves time.
+    with suppress(OSError), file_lock.hold_if_free(folder / f"{FILE}.lock") as is_held:
+        if not is_held:
+            return
         entries = _read(folder)
         entries.pop(path.name, None)
         if entry is not None:

@@ -16,6 +16,16 @@ _log = logging.getLogger("engine")
 
 
 @contextmanager
+def hold_if_free(path: Path) -> Iterator[bool]:
+    """Try to hold the lock inside a with block, without waiting; tell whether it is held."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        yield _try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def hold(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on the file `path` inside a with block, after waiting for it.
 

@@ -34,7 +34,7 @@ def record(folder: Path, file: str, sha256: str, url: str) -> None:
 def _read(folder: Path) -> dict[str, dict[str, str]]:
     path = folder / FILE
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

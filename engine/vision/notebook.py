@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from engine.files.naming import escaped, shown
+from engine.files.naming import escaped, shown_text
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -35,7 +35,7 @@ def html(title: str, found: Iterable[Detection], picture: bytes | None) -> str:
     rows = [
         f"<tr><td>{escape(escaped(each.label))}</td><td>{each.score:.3f}</td>"
         + "".join(f"<td>{edge:.0f}</td>" for edge in each.box)
-        + (f"<td>{escape(shown(each.text or ''))}</td>" if has_texts else "")
+        + (f"<td>{escape(shown_text(each.text or ''))}</td>" if has_texts else "")
         + "</tr>"
         for each in detections[:_MAX_ROWS]
     ]

@@ -18,9 +18,9 @@ from engine.errors import EngineError, ImageError, InputError, suggest
 from engine.files.atomic import make_folder, refuse_existing, write_new
 from engine.files.naming import (
     crop_stem,
-    escaped,
     folder_name_of,
     name_and_size,
+    printable,
     shortened,
     shown,
 )
@@ -617,6 +617,6 @@ def _caption(found: Detection, *, label: bool, score: bool) -> str:
 def _text_part(found: Detection) -> list[str]:
     if found.text is None:
         return []
-    text = escaped(found.text[:_MAX_DRAWN])
+    text = printable(found.text[:_MAX_DRAWN])
     is_short = len(found.text) <= _MAX_DRAWN and len(text) <= _MAX_DRAWN
     return [text if is_short else f"{text[: _MAX_DRAWN - 1]}…"]

@@ -88,7 +88,8 @@ def test_misspellings_are_one_error_line(capsys, arguments, message):
         ["detect", "--threshold", "http://u:PASS@h"],
         ["detect", "--threshold", f"http://u:PASS{400 * 'x'}@h"],
         ["detect", "--device", "http://u:PASS@h", "x.jpg"],
-        ["info", "http://u:1/PASS@h"],
+        ["evaluate", "rtsp://me@corp.de:PASS@h/1"],
+        ["evaluate", "x", "--labels", "rtsp://me@corp.de:PASS@h/1"],
     ],
 )
 def test_no_message_about_an_argument_shows_a_password(capsys, arguments):

@@ -700,6 +700,14 @@ def test_two_outputs_do_not_go_to_one_stream(tiny_detector, tree, stream, other)
     assert not (tree / "found").read_text()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="/dev is of POSIX systems")
+def test_two_outputs_may_go_to_the_null_device(tiny_detector, tree):
+    options = ["one", "--jsonl", "-", "--csv", "/dev/null"]
+    command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options, *options]
+    null = subprocess.DEVNULL
+    assert subprocess.run(command, cwd=tree, env=ENVIRONMENT, stdout=null).returncode == 0
+
+
 def test_no_table_is_printed_between_the_lines_of_a_stream(detect):
     done = detect("one", "--jsonl", "/dev/stdout", by=engine)
     assert done.status == 0
@@ -730,13 +738,14 @@ def test_a_stream_that_is_not_open_or_resumed_is_refused(detect):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="/dev is of POSIX systems")
-def test_a_stream_that_was_closed_from_the_start_is_refused(tiny_detector, tree):
+@pytest.mark.parametrize(("name", "shown"), [("/dev/stdout", "--jsonl /dev/stdout"), ("-", "-")])
+def test_a_stream_that_was_closed_from_the_start_is_refused(tiny_detector, tree, name, shown):
     command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options, "one"]
-    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command, "--jsonl", "/dev/stdout"]
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command, "--jsonl", name]
     done = subprocess.run(
         closed, cwd=tree, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, timeout=60
     )
-    message = "Error: --jsonl /dev/stdout: cannot be written: Bad file descriptor\n"
+    message = f"Error: {shown}: cannot be written: Bad file descriptor\n"
     assert (done.returncode, done.stderr) == (2, message)
 
 

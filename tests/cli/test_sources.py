@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import pty
+import shutil
 import signal
 import struct
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import termios
 import time
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -80,6 +82,22 @@ def test_a_picture_on_stdin_is_refused_once(tiny_detector, tree, kind):
     assert (done.returncode, done.stdout) == (2, b"")
     (line,) = done.stderr.decode().splitlines()
     assert line == f"Error: -: expected names of pictures, one per line, got a {kind}"
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_an_archive_on_stdin_is_refused(tiny_detector, tree, kind):
+    """The first name in a tar ends with NUL, as a name of `find -print0` does."""
+    archive = shutil.make_archive(str(tree / "archive"), kind, tree, "a.jpg")
+    command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options, "-"]
+    with Path(archive).open("rb") as piped:
+        done = subprocess.run(
+            command, env=ENVIRONMENT, cwd=tree, stdin=piped, capture_output=True, timeout=60
+        )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode() == (
+        f"Error: -: expected names of pictures, one per line, got a {kind} archive. "
+        "Write it to a file, and name that\n"
+    )
 
 
 def test_names_on_stdin_may_begin_like_a_picture_file(detect, tree):

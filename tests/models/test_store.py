@@ -1,5 +1,6 @@
 """The weights folder: downloads, offline use, trust on first use, concurrency, errors."""
 
+import errno
 import hashlib
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 
 from engine import bundled
 from engine.errors import DownloadError, InputError
-from engine.models import registry, store
+from engine.models import file_lock, registry, store
 from engine.models.download import RetryPolicy
 from engine.models.registry import Model
 from tests import needs
@@ -134,6 +135,34 @@ def test_a_hash_that_was_pinned_by_hand_is_enforced(server, folder, caplog):
     with pytest.raises(DownloadError, match="sha256: expected 000"):
         pull(model_at(server.address()))
     assert not caplog.records
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_pinned_hash_may_be_in_capitals(server, folder, encoding):
+    """As PowerShell writes it, and Notepad saves it."""
+    server.answers["/net.weights"] = [answers.ranged]
+    folder.mkdir()
+    pinned = json.dumps({"net.weights": {"sha256": SHA256.upper()}})
+    (folder / "known.json").write_text(pinned, encoding=encoding)
+    assert pull(model_at(server.address())).is_file()
+
+
+def test_a_file_that_cannot_be_read_is_left_to_where_it_is_loaded(folder, monkeypatch):
+    def refused(path, algorithm):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    folder.mkdir()
+    (folder / "net.weights").write_bytes(BODY)
+    monkeypatch.setattr(store, "digest", refused)
+    assert pull(model_at(sha256=SHA256)) == folder / "net.weights"
+
+
+def test_a_record_of_checks_does_not_wait_for_a_lock(folder):
+    folder.mkdir()
+    (folder / "net.weights").write_bytes(BODY)
+    with file_lock.hold(folder / "checked.json.lock"):
+        pull(model_at(sha256=SHA256))
+    assert not (folder / "checked.json").exists()
 
 
 def test_different_file_later_is_noticed(server, folder):

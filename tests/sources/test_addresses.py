@@ -87,18 +87,6 @@ def test_no_output_and_no_message_has_the_password(
     assert json.loads(line)["path"] == f"http://{site.partition('@')[2]}/{path}"
 
 
-@pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
-def test_an_address_that_fails_shows_nothing_that_may_be_a_password(
-    tmp_path, monkeypatch, capsys, tiny_detector, option
-):
-    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [])
-    words = ["http://admin:12/pass@h/a.jpg", option, str(tmp_path / "out"), "--csv-all"]
-    assert cli.main(["detect", *tiny_detector.options, *words[: 4 if "csv" in option else 3]]) == 1
-    text = (tmp_path / "out").read_text()
-    assert "http://h/a.jpg" in text
-    assert "pass" not in text + capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("address", "problem"),
     [

@@ -166,6 +166,14 @@ def test_the_next_address_of_a_host_is_tried(server, monkeypatch):
     assert read(RemotePicture("http://host.invalid/a.png")).size == (50, 40)
 
 
+def test_a_family_of_addresses_that_is_missing_is_passed_over(server, monkeypatch):
+    port = int(server.rpartition(":")[2])
+    kind = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+    found = [(250, *kind, ("::1", port)), (socket.AF_INET, *kind, ("127.0.0.1", port))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    assert read(RemotePicture("http://host.invalid/a.png")).size == (50, 40)
+
+
 def test_a_download_that_drips_ends_when_it_is_stopped(dripping):
     stopped = threading.Event()
     picture = RemotePicture(dripping(*DRIPS["body"]), stopped=stopped)

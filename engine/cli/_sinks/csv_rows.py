@@ -15,7 +15,7 @@ from engine.cli._sinks.base import Sink
 from engine.cli._sinks.earlier_lines import EarlierLines, Key, Line
 from engine.cli._sinks.text_output import TextOutput
 from engine.errors import ImageError
-from engine.files.naming import escaped, without_logins
+from engine.files.naming import printable
 from engine.sources.item import Item
 from engine.vision import serialize
 
@@ -113,8 +113,7 @@ class BoxRows(Sink):
 
     def fail(self, item: Item, error: ImageError) -> None:
         if self._all_pictures:
-            path, *cells = self._row_without_results(item)
-            row = [without_logins(str(path)), *cells, _frame_of(item), _neutral(str(error))]
+            row = [*self._row_without_results(item), _frame_of(item), _neutral(str(error))]
             self._write(item, [row], is_result=False)
 
     def finish(self) -> None:
@@ -183,9 +182,9 @@ def _neutral(value: object) -> object:
     """Escape control characters, and keep spreadsheets from running a name as a formula (OWASP)."""
     if not isinstance(value, str):
         return value
-    printable = escaped(value)
+    text = printable(value)
     is_formula = value.lstrip("'").startswith(_FORMULA_STARTS) and not _NUMBERS.fullmatch(value)
-    return f"'{printable}" if is_formula else printable
+    return f"'{text}" if is_formula else text
 
 
 class ClassRows(BoxRows):

@@ -13,7 +13,7 @@ from engine.cli._sinks.base import Sink
 from engine.cli._sinks.earlier_lines import EarlierLines, Line, key_of
 from engine.cli._sinks.text_output import TextOutput
 from engine.errors import ImageError
-from engine.files.naming import escaped_bytes, without_logins
+from engine.files.naming import escaped_bytes
 from engine.sources.item import Item
 from engine.version import __version__
 from engine.vision import serialize
@@ -143,4 +143,4 @@ def _entry(item: Item, outcome: Any) -> dict[str, Any]:
 
 
 def _failure(item: Item, error: ImageError) -> dict[str, Any]:
-    return {"path": without_logins(item.name), "error": str(error)}
+    return {"path": item.name, "error": str(error)}

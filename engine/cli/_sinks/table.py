@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.cli._sinks.base import Sink
 from engine.cli._table import Cell, align
-from engine.files.naming import shown
+from engine.files.naming import shown, shown_text
 from engine.sources.item import Item
 from engine.vision.classification import Classification
 from engine.vision.result import Result
@@ -56,7 +56,7 @@ def _boxes(result: Result) -> list[list[Cell]]:
             *([] if found.track_id is None else [found.track_id]),
             found.score,
             *map(round, found.box),
-            *([] if result.codes is None else [found.format or "", shown(found.text or "")]),
+            *([] if result.codes is None else [found.format or "", shown_text(found.text or "")]),
         ]
         for found in result
     ]

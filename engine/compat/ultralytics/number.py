@@ -68,6 +68,11 @@ class Number:
     def double(self) -> Any:
         return self.to(np.float64)
 
+    def unsqueeze(self, dim: builtins.int) -> Any:
+        from engine.compat.ultralytics.tensor import tensor  # which needs this module
+
+        return tensor(np.expand_dims(np.asarray(self), dim))
+
     def dim(self) -> builtins.int:
         return 0
 

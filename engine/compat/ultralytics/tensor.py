@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engine.arrays import Array
+from engine.compat.ultralytics.device import DeviceName
 from engine.compat.ultralytics.number import number
 from engine.vision.box_array import Values
 
@@ -22,11 +23,33 @@ def _reduction(name: str) -> Any:
     return reduce
 
 
-class Extreme(NamedTuple):
-    """The result of max() and min() along `dim`, as in torch."""
+def _spread(name: str) -> Any:
+    """Return std() or var(), of all values as in NumPy unless torch's `unbiased` is given."""
+
+    def spread(values: Tensor, *options: Any, unbiased: bool | None = None, **named: Any) -> Any:
+        if options and isinstance(options[-1], bool):  # the last one by position in torch
+            options, unbiased = options[:-1], options[-1]
+        if unbiased is not None:
+            named["ddof"] = int(unbiased)
+        return _reduction(name)(values, *options, **named)
+
+    return spread
+
+
+class Selected(NamedTuple):
+    """The result of max(), min(), sort() and topk() along `dim`, as in torch."""
 
     values: Any
     indices: Any
+
+
+class Size(int):
+    """The number of values; called as torch's method it returns the shape, or one side of it."""
+
+    shape: tuple[int, ...]
+
+    def __call__(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
 
 
 class Tensor(Values):
@@ -35,6 +58,11 @@ class Tensor(Values):
     A single value is a number with the methods of a tensor. NumPy and pandas call methods of arrays
     too, so that these are torch's only with arguments that NumPy's do not have.
     """
+
+    @property
+    def device(self) -> Any:
+        """Return the CPU, where results are, with the attributes of torch's object."""
+        return DeviceName("cpu")
 
     def cuda(self, *_: Any, **__: Any) -> Tensor:
         return self
@@ -58,6 +86,21 @@ class Tensor(Values):
         return self.to(dtype)
 
     # ------------------------------------------------------------ shapes
+
+    @property
+    def size(self) -> Any:
+        made = Size(super().size)
+        made.shape = self.shape
+        return made
+
+    def squeeze(self, *dims: Any, dim: Any = None, **named: Any) -> Any:
+        """Remove the axes of length 1; of those that are named leave others as they are."""
+        plain = np.asarray(self)
+        wanted = [each for each in (*dims, dim) if each is not None]
+        if wanted:
+            axes = np.atleast_1d(wanted[0]).tolist()
+            named["axis"] = tuple(each for each in axes if plain.shape[each] == 1)
+        return self._made(plain.squeeze(**named))
 
     def unsqueeze(self, dim: builtins.int) -> Any:
         return self._made(np.expand_dims(np.asarray(self), dim))
@@ -91,7 +134,7 @@ class Tensor(Values):
         found = (
             getattr(plain, f"{kind}{name}")(axis=dim, keepdims=keepdim) for kind in ("", "arg")
         )
-        return Extreme(*map(self._made, found))
+        return Selected(*map(self._made, found))
 
     argmax: Any = _reduction("argmax")
     argmin: Any = _reduction("argmin")
@@ -99,8 +142,23 @@ class Tensor(Values):
     mean: Any = _reduction("mean")
     any: Any = _reduction("any")
     all: Any = _reduction("all")
-    std: Any = _reduction("std")
-    var: Any = _reduction("var")
+    std: Any = _spread("std")
+    var: Any = _spread("var")
+
+    eq, ne, gt, ge, lt, le = (
+        getattr(np.ndarray, f"__{name}__") for name in ("eq", "ne", "gt", "ge", "lt", "le")
+    )
+
+    def nonzero(self, *, as_tuple: builtins.bool | None = None) -> Any:
+        """Return an array of indices for each axis; with as_tuple=False a row for each value."""
+        plain = np.asarray(self)
+        if as_tuple is False:
+            return self._made(np.argwhere(plain))
+        return tuple(map(self._made, plain.nonzero()))
+
+    def bincount(self, weights: Any = None, minlength: builtins.int = 0) -> Any:
+        """Return how often each number from 0 to the largest occurs."""
+        return self._made(np.bincount(np.asarray(self), weights, minlength))
 
     def abs(self) -> Any:
         return self._made(np.abs(np.asarray(self)))
@@ -111,7 +169,20 @@ class Tensor(Values):
     def sort(self, *options: Any, descending: builtins.bool | None = None, **named: Any) -> Any:
         """Sort in place as NumPy does; with `descending` return values and indices, as torch."""
         options, descending = _direction(options, descending)
-        return super().sort(*options, descending=descending, **named)
+        made = super().sort(*options, descending=descending, **named)
+        return None if made is None else Selected(*made)
+
+    def topk(
+        self,
+        k: builtins.int,
+        dim: builtins.int = -1,
+        largest: builtins.bool = True,
+        sorted: builtins.bool = True,
+    ) -> Selected:
+        """Return the `k` largest or smallest values and their indices, the most extreme first."""
+        order = np.asarray(self.argsort(dim, descending=largest)).take(np.arange(k), dim)
+        values = np.take_along_axis(np.asarray(self), order, dim)
+        return Selected(self._made(values), self._made(order))
 
     def argsort(self, *options: Any, descending: builtins.bool | None = None, **named: Any) -> Any:
         options, descending = _direction(options, descending)

@@ -136,6 +136,29 @@ OF_TORCH = [
     (lambda x: (x > 3).any(dim=1), [True, True]),
     (lambda x: (-x).abs().view((4, 2)), [[1, 2], [3, 4], [5, 6], [7, 9]]),
     (lambda x: x.permute(1, 0).t(), [[1, 2, 3, 4], [5, 6, 7, 9]]),
+    (lambda x: x[0].std(0, False), 1.25**0.5),
+    (lambda x: x.var(1, True), [5 / 3, 35 / 12]),
+    (lambda x: x[0].std(unbiased=True), (5 / 3) ** 0.5),
+    (lambda x: x[1].topk(2).values, [9, 7]),
+    (lambda x: x[1][x[1].topk(2).indices], [9, 7]),
+    (lambda x: x.topk(1, dim=0, largest=False)[1], [[0, 0, 0, 0]]),
+    (lambda x: x[0].topk(0).indices, []),
+    (lambda x: x[1].sort(descending=True).values, [9, 7, 6, 5]),
+    (lambda x: x[1].sort(descending=True).indices, [3, 2, 1, 0]),
+    (lambda x: x[0].long().bincount(), [0, 1, 1, 1, 1]),
+    (lambda x: x[0].long().bincount(minlength=6), [0, 1, 1, 1, 1, 0]),
+    (lambda x: x.squeeze(0), [[1, 2, 3, 4], [5, 6, 7, 9]]),
+    (lambda x: x[:1].squeeze(dim=0), [1, 2, 3, 4]),
+    (lambda x: x[:1].squeeze(), [1, 2, 3, 4]),
+    (lambda x: x[0].squeeze(0), [1, 2, 3, 4]),
+    (lambda x: x[0, 0].unsqueeze(0), [1]),
+    (lambda x: x[0].eq(2), [False, True, False, False]),
+    (lambda x: x[0].ne(2) & x[0].gt(1) & x[0].lt(4), [False, False, True, False]),
+    (lambda x: x[0].ge(2) & x[0].le(3), [False, True, True, False]),
+    (lambda x: (x[0] == 3).nonzero(as_tuple=True)[0], [2]),
+    (lambda x: (x == 3).nonzero(as_tuple=False), [[0, 2]]),
+    (lambda x: x.size(), [2, 4]),
+    (lambda x: [x.size(0), x.size(dim=1), x.size()[-1]], [2, 4, 4]),
 ]
 
 
@@ -148,7 +171,12 @@ def test_methods_give_what_torch_gives(compute, expected):
 
 @pytest.mark.parametrize(
     "compute",
-    [np.std, np.var, np.max, np.min, np.sum, np.mean, np.any, np.argmax, np.sort, np.argsort],
+    [
+        *(np.std, np.var, np.max, np.min, np.sum, np.mean, np.any, np.argmax, np.sort, np.argsort),
+        lambda x, axis: np.squeeze(x),
+        lambda x, axis: np.nonzero(x)[0],
+        lambda x, axis: np.bincount(np.ravel(x).astype(int)),
+    ],
 )
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_functions_of_numpy_give_what_they_give_for_an_array(compute, axis):
@@ -188,6 +216,17 @@ def test_series_of_pandas():
     assert (series.max(), series.min()) == (BOXES.conf.max(), BOXES.conf.min())
     assert series.describe()["max"] == BOXES.conf.max()
     assert series.repeat(2).tolist() == np.asarray(BOXES.conf).repeat(2).tolist()
+
+
+def test_size_is_a_number_and_can_be_called():
+    assert BOXES.xyxy.size == BOXES.xyxy.numel() == 12
+    assert BOXES.cls.size(0) == len(BOXES)
+    assert BOXES[:0].xyxy.size(0) == 0
+    assert isinstance(BOXES.cls.size, int)
+
+
+def test_device_has_a_type():
+    assert BOXES.xyxy.device == BOXES.xyxy.device.type == "cpu"
 
 
 def test_truth_values_have_the_methods_too():

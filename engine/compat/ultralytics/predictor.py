@@ -158,5 +158,5 @@ def _results_of(result: Any, item: Item, folder: Path | None, *, keeps: bool) ->
     picture = result.picture
     if picture is not None and is_of_file(result.stamp) and is_file(result.path):
         kept = picture if keeps and picture.channels == _RGB else None
-        return Results(replace(result, picture=None), kept, folder)
-    return Results(result, picture, folder, name=item.name)
+        return Results.of(replace(result, picture=None), kept, folder)
+    return Results.of(result, picture, folder, name=item.name)

@@ -14,13 +14,18 @@ from engine.compat.ultralytics.tensor import tensor
 class Probs:
     """The probabilities of a classifier."""
 
-    def __init__(self, probabilities: Array) -> None:
-        self.data: Array = tensor(probabilities)
-        order = np.argsort(-probabilities, kind="stable")[:5]
+    def __init__(self, probs: Array, orig_shape: tuple[int, int] | None = None) -> None:
+        self.data: Array = tensor(probs)
+        self.orig_shape = orig_shape
+        order = np.argsort(-np.asarray(probs), kind="stable")[:5]
         self.top5 = order.tolist()
         self.top1 = int(order[0])
         self.top5conf: Array = self.data[order]
         self.top1conf: Any = self.data[self.top1]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.data.shape
 
     def cpu(self) -> Probs:
         return self

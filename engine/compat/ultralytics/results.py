@@ -47,21 +47,63 @@ class Results:
     """The boxes of a picture, or the probabilities of its classes; `result` is the engine's own."""
 
     masks = keypoints = obb = semantic_mask = depth = None
+    names: Mapping[int, str] | Sequence[str]
+    _orig_img: Array | None = None  # which a program may draw on
 
     def __init__(
         self,
+        orig_img: Array,
+        path: str | Path | None,
+        names: Mapping[int, str] | Sequence[str],
+        boxes: Any = None,
+        masks: None = None,
+        probs: Any = None,
+        keypoints: None = None,
+        obb: None = None,
+        speed: dict[str, float | None] | None = None,
+        semantic_mask: None = None,
+        depth: None = None,
+    ) -> None:
+        """Take what a program has itself: a picture in BGR order, and rows as in `boxes.data`."""
+        _refuse("Results()", masks, keypoints, obb, semantic_mask, depth)
+        picture = read(orig_img, bgr=True)
+        nothing = np.empty((0, 4), np.float32)
+        columns = (nothing, nothing[:, 0], nothing[:, 0].astype(np.int64))
+        name = str(path) if path else None
+        self._hold(Result(picture.size, *columns, _in_order(names), name), picture)
+        self.names, self._orig_img = names, orig_img
+        self.boxes = None if boxes is None else Boxes(boxes, self.orig_shape)
+        if probs is not None:
+            self.probs = probs
+        if speed is not None:
+            self.speed = speed
+
+    @classmethod
+    def of(
+        cls,
         result: Result | Classification,
         picture: Picture | None = None,
         save_dir: Path | None = None,
         *,
         name: str = "image0.jpg",
+    ) -> Results:
+        """Return the Results of a result of the engine."""
+        made = cls.__new__(cls)
+        made._hold(result, picture, save_dir, name)
+        return made
+
+    def _hold(
+        self,
+        result: Result | Classification,
+        picture: Picture | None = None,
+        save_dir: Path | None = None,
+        name: str = "image0.jpg",
     ) -> None:
         self._result = inside(result) if isinstance(result, Result) else result
         self.path = result.path or name
         self.save_dir = None if save_dir is None else str(save_dir)
-        self.names: Mapping[int, str] | Sequence[str] = dict(enumerate(result.names))
+        self.names = dict(enumerate(result.names))
         self._picture = picture
-        self._orig_img: Array | None = None  # which a program may draw on
         self._whole: Results | None = None  # whose pixels a part shares
         self._has_values = True  # or new() has left them out
         self._as_numpy = False
@@ -147,9 +189,7 @@ class Results:
         depth: None = None,
     ) -> None:
         """Replace the boxes by rows as in `boxes.data`, cut at the edges, or the probabilities."""
-        others = (masks, obb, keypoints, semantic_mask, depth)
-        if any(each is not None for each in others):
-            raise InputError("update(): expected boxes or probs: darknet's networks have no others")
+        _refuse("update()", masks, obb, keypoints, semantic_mask, depth)
         if boxes is not None:
             self.boxes = clipped(boxes, self.orig_shape)
         if probs is not None:
@@ -163,7 +203,7 @@ class Results:
 
     def _with(self, result: Result) -> Results:
         """Return Results of the same picture with another result."""
-        made = Results(result, self._picture)
+        made = Results.of(result, self._picture)
         made._whole = self
         for name in ("path", "save_dir", "names", "speed", "_orig_img"):
             setattr(made, name, getattr(self, name))
@@ -400,6 +440,20 @@ class Results:
         if isinstance(self.result, Classification):
             raise InputError(f"{what}: expected boxes, got the probabilities of a classifier")
         return self.result
+
+
+def _refuse(where: str, *others: Any) -> None:
+    if any(each is not None for each in others):
+        raise InputError(f"{where}: expected boxes or probs: darknet's networks have no others")
+
+
+def _in_order(names: Any) -> tuple[str, ...]:
+    """Return the names of the classes from 0 to the last one; one without a name is its number."""
+    if isinstance(names, Mapping):
+        return tuple(str(names.get(each, each)) for each in range(max(names, default=-1) + 1))
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise InputError(f"names: expected the name of each class, got {brief(names)}")
+    return tuple(map(str, names))
 
 
 def _speed_of(result: Result | Classification) -> dict[str, float | None]:

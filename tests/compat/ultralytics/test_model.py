@@ -420,7 +420,7 @@ def test_a_source_has_one_number_in_all_outputs(folder):
         write_picture(folder / path, (100, 50))
         box = np.full((rows, 4), 0.5, np.float32)
         found = Result((100, 50), box, box[:, 0], np.zeros(rows, np.int64), ["cat"], path)
-        run.write(Results(found), Item(path, path))
+        run.write(Results.of(found), Item(path, path))
     assert (folder / "run/x_2.jpg").is_file()
     assert (folder / "run/labels/x_2.txt").read_text()
     assert [each.name for each in folder.glob("run/crops/cat/*")] == ["x_2.jpg"]

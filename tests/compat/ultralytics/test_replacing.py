@@ -1,10 +1,14 @@
-"""Programs replace what a result holds: boxes, probabilities, names, speed and path."""
+"""Programs replace what a result holds, and make results of their own boxes and pictures."""
+
+import copy
+import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from engine.compat.ultralytics import Boxes, Probs
-from engine.errors import InputError
+from engine.compat.ultralytics import Boxes, Probs, Results
+from engine.errors import ImageError, InputError
 
 LOW = {"conf": 0.01, "iou": 1.0}
 ROWS = np.array([[10, 20, 30, 40, 0.75, 1], [-5, 6, 120, 28, 0.5, 2]], np.float32)
@@ -187,3 +191,69 @@ def test_names_of_no_class_change_nothing(result, names):
     expected = result.verbose()
     result.names = {**result.names, **names}
     assert result.verbose() == expected
+
+
+NAMES = {0: "cat", 1: "dog", 2: "car"}
+
+
+@pytest.fixture
+def frame():
+    return np.random.default_rng(3).integers(0, 256, (50, 100, 3), np.uint8)
+
+
+def test_a_program_makes_results(frame, tmp_path):
+    made = Results(orig_img=frame, path="a.jpg", names=NAMES, boxes=ROWS)
+    assert (len(made), made.path, made.names, made.probs) == (2, "a.jpg", NAMES, None)
+    assert made.orig_img is frame
+    assert made.orig_shape == (50, 100)
+    assert made.speed == {"preprocess": None, "inference": None, "postprocess": None}
+    np.testing.assert_array_equal(made.boxes.data, ROWS)
+    assert made.verbose() == "1 dog, 1 car, "
+    assert [each["name"] for each in made.summary()] == ["dog", "car"]
+    assert made[made.boxes.conf > 0.6].boxes.cls.tolist() == [1]
+    drawn = made.plot()
+    assert (drawn != frame).any()
+    frame[:] = 0
+    assert (made.plot() != drawn).any()
+    assert {each.parent.name for each in made.save_crop(tmp_path)} == {"dog", "car"}
+    for again in (copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        np.testing.assert_array_equal(again.boxes.data, ROWS)
+        np.testing.assert_array_equal(again.orig_img, frame)
+
+
+def test_a_program_makes_results_without_boxes(frame):
+    made = Results(frame, "a.jpg", NAMES, speed={"inference": 1.5})
+    assert (made.boxes, made.probs, len(made)) == (None, None, 0)
+    assert made.speed == {"inference": 1.5}
+    np.testing.assert_array_equal(made.plot(), frame)
+    made.update(boxes=ROWS)
+    assert made.verbose() == "1 dog, 1 car, "
+    assert made.new().boxes is None
+    assert len(Results(frame, "a.jpg", NAMES, boxes=ROWS[:0]).boxes) == 0
+
+
+def test_a_program_makes_results_of_a_classifier(frame):
+    made = Results(frame, "a.jpg", NAMES, probs=np.array([0.1, 0.7, 0.2], np.float32))
+    assert (made.probs.top1, made.boxes, len(made)) == (1, None, 3)
+    assert made.verbose() == "dog 0.70, car 0.20, cat 0.10, "
+    probs = Probs(probs=np.array([0.1, 0.7], np.float32), orig_shape=(50, 100))
+    assert (probs.shape, probs.orig_shape) == ((2,), (50, 100))
+
+
+@pytest.mark.parametrize("names", [["cat", "dog", "car"], {2: "car"}, {}])
+@pytest.mark.parametrize("path", ["", None, Path("a.jpg")])
+def test_names_and_paths_of_other_kinds(frame, names, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = Results(frame, path=path, names=names, boxes=ROWS)
+    assert made.path == ("a.jpg" if path else "image0.jpg")
+    assert made.summary()[1]["name"] == ("car" if names else "2")
+    assert made.save() == f"results_{made.path}"
+
+
+def test_what_results_cannot_be_made_of(frame):
+    with pytest.raises(ImageError, match=r"expected a picture, got None. Could imread\(\)"):
+        Results(None, "a.jpg", NAMES)
+    with pytest.raises(InputError, match=r"^Results\(\): expected boxes or probs"):
+        Results(frame, "a.jpg", NAMES, masks=frame)
+    with pytest.raises(InputError, match=r"^names: expected the name of each class, got 3"):
+        Results(frame, "a.jpg", 3)

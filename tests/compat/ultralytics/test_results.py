@@ -168,7 +168,7 @@ def test_save_makes_folders(result):
 )
 def test_save_without_a_name(result, changes, name):
     picture = Picture(result.orig_img)
-    made = Results(replace(result.result, **changes), picture)
+    made = Results.of(replace(result.result, **changes), picture)
     assert made.save() == f"results_{name}"
     assert Path(f"results_{name}").exists()
 

@@ -55,6 +55,7 @@ __all__ = [
     "IMAGE",
     "METADATA",
     "POINTER",
+    "array_to_image",
     "bbox2points",
     "byref",
     "c_char_p",
@@ -104,7 +105,6 @@ Decoded = tuple[str, str, Xywh]  # label, confidence in percent as text, box
 Scored = tuple[str, float, Xywh]  # label, probability, box
 
 _INSTEAD = {
-    "array_to_image": "Use make_image() and copy_image_from_bytes()",
     "free_ptrs": "Python frees what is no longer used",
     "hasGPU": "Networks run on a GPU if there is one; set_gpu(-1) selects the CPU",
     "init_cpu": "Nothing has to be prepared; set_gpu(-1) selects the CPU",
@@ -203,6 +203,16 @@ def copy_image_from_bytes(image: IMAGE, content: bytes) -> None:
     values = image.numbers(size)
     values[:] = pixels.reshape(image.h, image.w, image.c).transpose(2, 0, 1).reshape(-1)
     values /= 255
+
+
+def array_to_image(array: Array) -> tuple[IMAGE, Array]:
+    """Return an image of a uint8 array of shape (height, width, channels), and its numbers."""
+    pixels = np.asarray(array)
+    if pixels.ndim != 3:
+        raise InputError(f"array: expected (height, width, channels), got {pixels.shape}")
+    height, width, channels = pixels.shape
+    values = np.ascontiguousarray(pixels.transpose(2, 0, 1), np.float32).reshape(-1) / 255
+    return IMAGE(width, height, channels, values.view(Numbers)), values
 
 
 def load_image(path: Text, width: int, height: int) -> IMAGE:
@@ -398,7 +408,7 @@ def do_nms_sort(
     """Apply NMS to each class: set the probability of suppressed boxes to 0; sort as darknet."""
     rows, end = _rows(detections, num), 5 + _plain(classes)
     rows[:, :end], order = suppress_in_place(rows[:, :end], Suppression(_plain(threshold)))
-    _put_back(detections, rows[order])
+    _put_back(detections, rows[order], sorted_by=_plain(classes) - 1)
 
 
 def do_nms_obj(
@@ -408,7 +418,7 @@ def do_nms_obj(
     rows = _rows(detections, num)
     kept, others = split_by_objectness(rows, Suppression(_plain(threshold)))
     others[:, 4 : 5 + _plain(classes)] = 0
-    _put_back(detections, np.concatenate([kept, others]))
+    _put_back(detections, np.concatenate([kept, others]), sorted_by=-1)
 
 
 def remove_negatives(
@@ -549,8 +559,9 @@ def _rows(detections: Detections, num: int | c_int) -> Array:
     return np.asarray(rows[: _plain(num)])
 
 
-def _put_back(detections: Detections, rows: Array) -> None:
+def _put_back(detections: Detections, rows: Array, *, sorted_by: int) -> None:
     count = len(rows)
+    detections.sort_class[:count] = sorted_by
     detections.xywh[:count], detections.objectness[:count] = rows[:, :4], rows[:, 4]
     detections.prob[:count] = rows[:, 5:]
 

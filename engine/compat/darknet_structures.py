@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -118,14 +118,30 @@ class METADATA:
 class DETECTION:
     """One box with a probability for each class; what is written to it is in its Detections."""
 
-    __slots__ = ("_bbox", "_objectness", "_prob")
+    __slots__ = ("_bbox", "_objectness", "_prob", "_sort_class")
+
+    # Detection layers of darknet leave these fields empty.
+    mask = embeddings = None
+    embedding_size = track_id = 0
+    sim = 0.0
 
     def __init__(
-        self, bbox: BOX | None = None, prob: Array | None = None, objectness: Any = 0.0
+        self,
+        bbox: BOX | None = None,
+        prob: Array | None = None,
+        objectness: Any = 0.0,
+        sort_class: Any = 0,
     ) -> None:
         self._bbox = BOX() if bbox is None else bbox
         self._prob = (np.empty(0, np.float32) if prob is None else prob).view(Numbers)
         self._objectness: Array = np.asarray(objectness, np.float32)  # of one number
+        self._sort_class: Array = np.asarray(sort_class, np.int32)
+
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            """Name the module whose DETECTION lacks a field, such as `uc` of [Gaussian_yolo]."""
+            raise AttributeError(f"{name}: DETECTION of engine.compat.darknet has none")
 
     @property
     def bbox(self) -> BOX:
@@ -148,6 +164,15 @@ class DETECTION:
         self._objectness[...] = value
 
     @property
+    def sort_class(self) -> int:
+        """The class that NMS has sorted the boxes by last, or -1 for their objectness."""
+        return int(self._sort_class)
+
+    @sort_class.setter
+    def sort_class(self, number: int) -> None:
+        self._sort_class[...] = number
+
+    @property
     def classes(self) -> int:
         return len(self.prob)
 
@@ -168,12 +193,17 @@ class Detections:
     xywh: Array = field(default_factory=lambda: np.empty((0, 4), np.float32))
     prob: Array = field(default_factory=lambda: np.empty((0, 0), np.float32))  # (n, classes)
     objectness: Array = field(default_factory=lambda: np.empty(0, np.float32))
+    sort_class: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sort_class", np.zeros(len(self.xywh), np.int32))
 
     def __len__(self) -> int:
         return len(self.xywh)
 
     def __getitem__(self, row: int) -> DETECTION:
-        return DETECTION(self.xywh[row].view(BOX), self.prob[row], self.objectness[row, ...])
+        numbers = (self.objectness[row, ...], self.sort_class[row, ...])
+        return DETECTION(self.xywh[row].view(BOX), self.prob[row], *numbers)
 
     def __iter__(self) -> Iterator[DETECTION]:
         return (self[row] for row in range(len(self)))

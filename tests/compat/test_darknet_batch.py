@@ -138,7 +138,6 @@ def test_structures_are_made_without_arguments():
         ("network_predict", "forward"),
         ("performDetect", "detect_image"),
         ("performBatchDetect", "network_predict_batch"),
-        ("array_to_image", "copy_image_from_bytes"),
         ("non_max_suppression_fast", "do_nms_sort"),
         ("predict", "predict_image"),
         ("init_cpu", "set_gpu"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine.compat import darknet
+from engine.errors import InputError
 
 PROB = np.array([[0.9, 0.0, 0.25], [0.0, 0.6, 0.5]], np.float32)
 
@@ -105,3 +106,35 @@ def test_a_detection_of_its_own():
     assert (made.bbox.x, made.objectness, made.classes, made.best_class_idx) == (5, 0.25, 0, -1)
     assert (other.bbox.h, other.objectness, other.classes, other.best_class_idx) == (4, 0.75, 3, 0)
     assert repr(other).startswith("DETECTION(bbox=BOX(x=1.0, ")
+
+
+def test_fields_that_detection_heads_leave_empty(found):
+    first = found[0]
+    assert (first.classes, first.sort_class, first.best_class_idx) == (3, 0, 0)
+    assert (first.mask, first.embeddings) == (None, None)
+    assert (first.embedding_size, first.sim, first.track_id) == (0, 0.0, 0)
+    for name in ("uc", "points"):
+        with pytest.raises(AttributeError, match=rf"^{name}: .*engine.compat.darknet has none"):
+            getattr(first, name)
+
+
+def test_suppression_says_what_it_sorted_by(found):
+    darknet.do_nms_sort(found, 2, 3, 0.45)
+    assert [each.sort_class for each in found] == [2, 2]
+    darknet.do_nms_obj(found, 1, 3, 0.45)
+    assert [each.sort_class for each in found] == [-1, 2]
+    found[1].sort_class = 1
+    assert found[1].sort_class == 1
+
+
+def test_an_array_becomes_an_image():
+    pixels = np.arange(0, 240, 20, np.uint8).reshape(2, 2, 3)
+    made, values = darknet.array_to_image(pixels)
+    expected = image()
+    assert (made.w, made.h, made.c) == (2, 2, 3)
+    assert values.shape == (12,)
+    assert made.data[:12] == values.tolist() == expected.data.tolist()
+    darknet.rgbgr_image(made)
+    assert made.data[:4] == expected.data[8:12]
+    with pytest.raises(InputError, match=r"^array: expected \(height, width, channels\), got"):
+        darknet.array_to_image(pixels[0])

@@ -24,6 +24,10 @@ Content: TypeAlias = "str | os.PathLike[str] | Buffer"
 DARKNET_EPSILON = 1e-5  # added to the variance in batch normalisation; OpenCV adds 1e-6
 
 _SUFFIXES = (".cfg", ".weights")
+_OF_OTHERS = (
+    *(".caffemodel", ".prototxt", ".pb", ".pbtxt", ".t7", ".net"),
+    *(".xml", ".onnx", ".tflite"),
+)
 
 
 def is_buffer(given: object) -> TypeGuard[Buffer]:
@@ -36,11 +40,14 @@ def is_nothing(given: Content) -> bool:
 
 
 def is_darknet(*given: Any, framework: str = "") -> bool:
-    """Tell whether readNet() should read these arguments as a darknet network."""
+    """Tell whether readNet() should read these arguments as a darknet network.
+
+    One suffix of darknet's decides, as in OpenCV 4: weights are also called x.backup.
+    """
     if framework:
         return framework.lower() == "darknet"
-    names = [each for each in given if isinstance(each, (str, os.PathLike)) and each]
-    return bool(names) and all(_suffix(each) in _SUFFIXES for each in names)
+    suffixes = {_suffix(each) for each in given}
+    return not suffixes.isdisjoint(_SUFFIXES) and suffixes.isdisjoint(_OF_OTHERS)
 
 
 def in_order(config: Content, weights: Content) -> tuple[Content, Content]:

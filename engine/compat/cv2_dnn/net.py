@@ -480,8 +480,8 @@ def readNet(
 ) -> Net:
     """Read a network: readNet(weights, cfg), readNet(cfg, weights), or with the name "darknet".
 
-    Names with other suffixes than .cfg and .weights are readNet(weights, cfg, "darknet"), and
-    buffers are readNet("darknet", weights, cfg), as in OpenCV. `epsilon` is explained at
+    As in OpenCV, names that end in neither .cfg nor .weights need readNet(weights, cfg, "darknet"),
+    and buffers are readNet("darknet", weights, cfg). `epsilon` is explained at
     readNetFromDarknet().
     """
     return Net.of_files(model, config, framework, epsilon=epsilon)

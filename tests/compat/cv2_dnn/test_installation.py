@@ -54,6 +54,10 @@ def test_it_reads_darknet_and_leaves_the_rest(cv2, tmp_path):
         cv2.dnn.readNet("darknet", *(Path(each).read_bytes() for each in (weights, cfg))),
     ):
         assert isinstance(net, cv2_dnn.Net)
+    backup = str(Path(weights).rename(tmp_path / "net.backup"))
+    for given in ((cfg, backup), (backup, cfg)):
+        assert isinstance(cv2.dnn.readNet(*given), cv2_dnn.Net)
+        assert isinstance(cv2.dnn.DetectionModel(*given), cv2_dnn.DetectionModel)
     assert cv2.dnn.readNet("net.onnx") == ("theirs", "net.onnx", "", "")
     assert cv2.dnn.readNet("net.pb", "net.pbtxt") == ("theirs", "net.pb", "net.pbtxt", "")
     assert cv2.dnn.readNet("net.onnx", engine=1)[-1] == ("engine", 1)  # an argument of OpenCV 5

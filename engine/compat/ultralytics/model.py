@@ -38,7 +38,6 @@ _INSTEAD = {
     "embed": "Use engine.load(…).layer_outputs()",
     "load": "Pass the weights: YOLO(cfg, weights=…)",
     "save": "A network is its .cfg and its .weights file",
-    "model": "Use its names and task, or engine.load(…).graph for the layers",
     "half": "Use predict(…, half=True)",
     "parameters": "Use info()",
 }
@@ -88,6 +87,11 @@ class YOLO:
     def names(self) -> dict[int, str]:
         """Return the names of the classes by number."""
         return dict(enumerate(self._any().labels))
+
+    @property
+    def model(self) -> YOLO:
+        """Return this network: programs read model.model.names."""
+        return self
 
     @property
     def task(self) -> str:

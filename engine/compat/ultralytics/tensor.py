@@ -64,6 +64,10 @@ class Tensor(Values):
         """Return the CPU, where results are, with the attributes of torch's object."""
         return DeviceName("cpu")
 
+    @property
+    def is_cuda(self) -> builtins.bool:
+        return False
+
     def cuda(self, *_: Any, **__: Any) -> Tensor:
         return self
 
@@ -92,6 +96,9 @@ class Tensor(Values):
         made = Size(super().size)
         made.shape = self.shape
         return made
+
+    def nelement(self) -> builtins.int:
+        return self.numel()
 
     def squeeze(self, *dims: Any, dim: Any = None, **named: Any) -> Any:
         """Remove the axes of length 1; of those that are named leave others as they are."""

@@ -33,7 +33,7 @@ def test_it_finds_what_the_engine_finds(model):
     inside = np.clip(expected.xyxy, 0, [100, 50, 100, 50])
     np.testing.assert_allclose(result.boxes.xyxy, inside, atol=1e-4)
     assert result.names == {0: "cat", 1: "dog", 2: "cow"}
-    assert model.names == result.names
+    assert model.names == model.model.names == result.names
     assert (model.task, model.device[:3]) == ("detect", "cpu")
 
 

@@ -50,7 +50,8 @@ def test_info_is_logged(model, caplog):
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("half", "half=True"), ("model", "names"), ("parameters", r"info\(\)")]
+    ("name", "hint"),
+    [("half", "half=True"), ("embed", "layer_outputs"), ("parameters", r"info\(\)")],
 )
 def test_what_is_not_here_says_what_to_use(model, name, hint):
     with pytest.raises(AttributeError, match=f"^{name}: .*{hint}"):

@@ -219,14 +219,15 @@ def test_series_of_pandas():
 
 
 def test_size_is_a_number_and_can_be_called():
-    assert BOXES.xyxy.size == BOXES.xyxy.numel() == 12
+    assert BOXES.xyxy.size == BOXES.xyxy.numel() == BOXES.xyxy.nelement() == 12
     assert BOXES.cls.size(0) == len(BOXES)
     assert BOXES[:0].xyxy.size(0) == 0
     assert isinstance(BOXES.cls.size, int)
 
 
-def test_device_has_a_type():
+def test_arrays_are_on_the_cpu():
     assert BOXES.xyxy.device == BOXES.xyxy.device.type == "cpu"
+    assert BOXES.xyxy.is_cuda is False
 
 
 def test_truth_values_have_the_methods_too():

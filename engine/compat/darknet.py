@@ -297,14 +297,21 @@ def detect_image(
 def detect(
     network: Network,
     meta: METADATA,
-    image: Text,
+    image: Text | IMAGE | Array,
     thresh: float = 0.5,
     hier_thresh: float = 0.5,
     nms: float = 0.45,
     debug: bool = False,
 ) -> list[Scored]:
-    """Detect in a file; return probabilities as numbers, best first (an older function)."""
-    return detect_image(network, meta, load_image(image, 0, 0), thresh, hier_thresh, nms)
+    """Detect in a file, an image or an RGB array; return probabilities as numbers, best first.
+
+    This is an older function.
+    """
+    if isinstance(image, np.ndarray):
+        image, _ = array_to_image(image)
+    elif not isinstance(image, IMAGE):
+        image = load_image(image, 0, 0)
+    return detect_image(network, meta, image, thresh, hier_thresh, nms)
 
 
 def classify(network: Network, meta: METADATA, image: IMAGE) -> list[tuple[str, float]]:

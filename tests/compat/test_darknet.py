@@ -174,6 +174,8 @@ def test_the_older_functions(tiny_detector, model, picture):
     assert scores
     image = darknet.load_image(str(picture).encode(), 0, 0)
     assert darknet.detect_image(network, meta, image, thresh=0.3, debug=False) == found
+    for given in (image, np.asarray(Image.open(picture).convert("RGB"))):
+        assert darknet.detect(network, meta, given, thresh=0.3) == found
     decoded = darknet.detect_image(network, meta.names, image, thresh=0.3)
     assert sorted(decoded) == sorted(darknet.decode_detection(found))
     darknet.free_network_ptr(network)

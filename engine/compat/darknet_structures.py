@@ -101,9 +101,17 @@ class IMAGE:
 
 
 class Name(str):
-    """A class name; scripts for darknet.py decode theirs, which are bytes."""
+    """A class name; scripts decode those of darknet.py, or compare them with bytes."""
 
     __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == (other.decode(errors="replace") if isinstance(other, bytes) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return str(self)

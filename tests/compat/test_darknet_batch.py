@@ -99,6 +99,13 @@ def test_names_can_be_decoded(tmp_path):
     (tmp_path / "two.data").write_text("names = two.names\n")
     meta = darknet.load_meta(str(tmp_path / "two.data").encode("ascii"))
     assert [meta.names[number].decode("ascii") for number in range(meta.classes)] == ["cat", "dog"]
+    cat, dog = meta.names
+    assert b"cat" == cat == "cat"
+    assert (cat != b"cat") is False
+    assert cat != b"dog"
+    assert cat not in (dog, "dog", b"\xff", None)
+    assert dog in [b"car", b"dog"]
+    assert {"cat": 1}[cat] == 1
 
 
 def test_predict_image_returns_the_outputs_of_a_classifier(tiny_classifier):

@@ -14,7 +14,7 @@ _BYTE = re.compile(r"\\u(dc[89a-f][0-9a-f])")  # that is not UTF-8
 _USER = r"(?:[^/?#]*@|(?!\[)[^/?#@:]*:(?!\d+[/?#])[^/?#@]*[/?#].*@)"
 _LOGIN = re.compile(f"(?<=://){_USER}", re.DOTALL)
 _LOGIN_IN_TEXT = re.compile(rf"(?<=\w\w:/)(/*){_USER}", re.DOTALL)  # a Path has one slash of two
-_WORD_WITH_AT = re.compile(r"\S+@")
+_WORD = re.compile(r"\S+")
 _NUMBER = re.compile(r"-[0-9]+$")
 
 
@@ -26,9 +26,13 @@ def without_login(name: str) -> str:
 
 def without_logins(text: str) -> str:
     """Leave users and passwords out of the addresses in a message."""
-    if "@" not in text or ":/" not in text:
-        return text
-    return _WORD_WITH_AT.sub(lambda word: _LOGIN_IN_TEXT.sub(r"\1", word[0]), text)
+    return _WORD.sub(_word_without_login, text) if "@" in text and ":/" in text else text
+
+
+def _word_without_login(found: re.Match[str]) -> str:
+    word = found[0]
+    end = word.rfind("@") + 1  # searched up to there, so that a long word takes linear time
+    return _LOGIN_IN_TEXT.sub(r"\1", word[:end]) + word[end:]
 
 
 def printable(text: str) -> str:

@@ -53,7 +53,7 @@ def local(model: Model) -> Path | None:
     if found is None or found.parent != folder():
         return found
     hashes = _hashes(model)
-    with suppress(OSError):  # a file that cannot be read is reported where it is loaded
+    with suppress(PermissionError, FileNotFoundError):  # reported where the file is loaded
         if hashes and not checked_files.is_recorded(found, checked_files.entry_of(found, hashes)):
             _compare(found, hashes, model)
     return found
@@ -162,7 +162,7 @@ def _compare(found: Path, hashes: dict[str, str], model: Model) -> None:
     entry = checked_files.entry_of(found, hashes)  # before the file is read: it may change
     for algorithm, wanted in hashes.items():
         got = digest(found, algorithm)
-        if got != wanted.lower():
+        if got != wanted:
             if is_download:
                 checked_files.forget(found)
             again = ", so that it is downloaded again," if model.urls else ""

@@ -12,9 +12,9 @@ FILE = "known.json"
 
 
 def recorded(folder: Path, file: str) -> str | None:
-    """Return the SHA-256 that `file` had when it was first downloaded."""
+    """Return the SHA-256 that `file` had when it was first downloaded, or that a user entered."""
     entry = _read(folder).get(file)
-    return entry.get("sha256") if entry else None
+    return str(entry["sha256"]).lower() if entry and entry.get("sha256") else None
 
 
 def record(folder: Path, file: str, sha256: str, url: str) -> None:

@@ -57,7 +57,7 @@ class TextOutput:
     def open(self, keep: int = 0) -> None:
         """Open the output, and go on after that many bytes of the existing file."""
         if self.is_stdout:
-            if sys.stdout is None:
+            if sys.__stdout__ is None:  # closed; sys.stdout leads nowhere then
                 raise unwritable("-", OSError(errno.EBADF, os.strerror(errno.EBADF)))
             if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 as in a file, on any terminal
                 sys.stdout.reconfigure(encoding="utf-8", errors=ENCODING_ERRORS)

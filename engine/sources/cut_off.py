@@ -105,7 +105,10 @@ def _end_of_riffs(file: BinaryIO, size: int) -> int:
 
 
 def _has_gap_of_chunks(file: BinaryIO, size: int) -> bool:
-    """Tell whether something between chunks is none; what follows the last RIFF is a trailer."""
+    """Tell whether bytes that are no chunk lie before the end of the last RIFF.
+
+    What follows that is a trailer.
+    """
     at = end = 0
     while at + 8 <= size:
         file.seek(at)
@@ -152,7 +155,7 @@ def _end_of_clusters(file: BinaryIO, size: int) -> int:
 
 
 def _has_gap_of_elements(file: BinaryIO) -> bool:
-    """Tell whether clusters follow something that is no element, or a block of no track."""
+    """Tell whether clusters follow unknown bytes or a block of an unknown track."""
     file.seek(len(_EBML))
     file.seek(_ebml_length(file) or 0, os.SEEK_CUR)
     if file.read(len(_SEGMENT)) != _SEGMENT:
@@ -234,7 +237,7 @@ def _ends_in_packet(file: BinaryIO, size: int, length: int, place: int) -> bool:
 
 
 def _has_gap_of_packets(file: BinaryIO, length: int, place: int) -> bool:
-    """Tell whether bytes between packets are none, or packets of a stream are missing."""
+    """Tell whether other bytes lie between packets, or packets of a stream are missing."""
     file.seek(0)
     lost = b""  # what has followed the last packet so far
     streams = _Streams()
@@ -243,12 +246,12 @@ def _has_gap_of_packets(file: BinaryIO, length: int, place: int) -> bool:
         count = len(content) // length
         rows = np.frombuffer(content, np.uint8, count * length).reshape(count, length)
         packets = rows[:, place:]
-        are_none = packets[:, 0] != _SYNC[0]
-        if is_first and (count < 3 or are_none[:3].any()):
+        are_other = packets[:, 0] != _SYNC[0]
+        if is_first and (count < 3 or are_other[:3].any()):
             return False
         is_first = False
-        if lost or are_none.any():
-            whole = 0 if lost else int(are_none.argmax())
+        if lost or are_other.any():
+            whole = 0 if lost else int(are_other.argmax())
             lost = lost[-2 * length :] + content[whole * length :]
             if _holds_packets(lost, length):
                 return True

@@ -139,7 +139,7 @@ def test_a_hash_that_was_pinned_by_hand_is_enforced(server, folder, caplog):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_a_pinned_hash_may_be_in_capitals(server, folder, encoding):
-    """As PowerShell writes it, and Notepad saves it."""
+    """PowerShell writes hashes in capitals, and Notepad saves files with a BOM."""
     server.answers["/net.weights"] = [answers.ranged]
     folder.mkdir()
     pinned = json.dumps({"net.weights": {"sha256": SHA256.upper()}})

@@ -25,7 +25,7 @@ _LONGEST_REST = 1 << 20  # bytes without the end of a name
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})  # hardly ever in names, often in pictures
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\3\4"
-_TAR, _TAR_AT = b"ustar", 257
+_TAR, _TAR_AT = (b"ustar\x0000", b"ustar  \0"), 257  # of POSIX and of GNU
 _MAP = re.compile(rb"P[1-6]\s+(#[^\n]*\n\s*)*\d+\s+\d+\s")  # PBM, PGM and PPM
 
 

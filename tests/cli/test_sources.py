@@ -100,6 +100,15 @@ def test_an_archive_on_stdin_is_refused(tiny_detector, tree, kind):
     )
 
 
+@pytest.mark.parametrize("end", ["\n", "\0"])
+def test_names_on_stdin_may_have_the_letters_of_an_archive_where_it_has_them(detect, tree, end):
+    (tree / "m").mkdir()
+    write_picture(tree / "m" / "mustard.jpg")
+    names = f"./a.jpg{end}" * 31 + f"./m/././mustard.jpg{end}"
+    assert names.index("ustar") == 257
+    assert names_in(detect("-", stdin=names).out)[-1] == "./m/././mustard.jpg"
+
+
 def test_names_on_stdin_may_begin_like_a_picture_file(detect, tree):
     for name in ("BM.jpg", "P6", "éclair.jpg", "P1 2024 05 holiday.jpg"):
         write_picture(tree / "b.png").rename(tree / name)

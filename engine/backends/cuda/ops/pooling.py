@@ -104,8 +104,9 @@ def _packs_of_block(target: Target, channels: int, values: int) -> int:
 
 
 def _average_workspace(target: Target, op: ops.AveragePool) -> int:
-    sums = target.rows(op.src) * _part_count(target, op.src) * op.src.shape.channels
-    return 4 * sums if _is_global(op) else 0
+    parts = _part_count(target, op.src)
+    has_sums = _is_global(op) and parts > 1  # a single part becomes means at once
+    return 4 * target.rows(op.src) * parts * op.src.shape.channels if has_sums else 0
 
 
 @runs(ops.AveragePool, workspace=_average_workspace)

@@ -137,6 +137,7 @@ class HostKernels:
         *,
         stream: object,
         shared: int = 0,
+        all_shared: bool = False,
     ) -> None:
         kinds = compiler.parameters(name).values()
         assert len(arguments) == len(kinds), name

@@ -119,6 +119,7 @@ class _Function:
         *,
         stream: int,
         early: bool,
+        all_shared: bool,
         cluster: int = 1,
     ) -> None:
         places = map(ctypes.byref, arguments)

@@ -112,4 +112,5 @@ def launch(
         stream=gpu.stream.handle,
         cluster=cluster,
         early=gpu.target.capability >= HOPPER,
+        all_shared=gpu.target.capability >= HOPPER and gpu.is_single,
     )

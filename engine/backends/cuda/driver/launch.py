@@ -9,11 +9,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from engine.backends.cuda.driver import pycuda_loader
 from engine.backends.cuda.driver.pycuda_loader import call
 
-_CLUSTER, _EARLY_START = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
+_CLUSTER, _EARLY_START, _CARVE_OUT = 4, 6, 14  # CU_LAUNCH_ATTRIBUTE_*
+_CARVE_OUT_SINCE = 12, 6  # the CUDA version of a driver
+_ALL_SHARED = 100  # percent
 _GRANTED_SHARED = 32 << 10  # dynamic bytes without a request: 48 KiB less a kernel's static ones
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 # CU_TENSOR_MAP_DATA_TYPE_*; TF32 rounds floats during the copy.
@@ -85,12 +89,15 @@ class Function:
         stream: int,
         cluster: int = 1,
         early: bool = False,
+        all_shared: bool = False,
     ) -> None:
         """Enqueue the kernel with `arguments`, which are ctypes values.
 
         With `early` it may start while the previous kernel still runs, and waits for it itself.
+        With `all_shared` as much of an SM's memory as possible is shared memory rather than L1. An
+        SM must be idle to divide its memory anew, so kernels that divide it alike wait less.
         """
-        attributes = (_Attribute * 2)()
+        attributes = (_Attribute * 3)()
         count = 0
         if cluster > 1:
             attributes[0].kind, attributes[0].value.cluster[:] = _CLUSTER, (cluster, 1, 1)
@@ -98,12 +105,20 @@ class Function:
         if early:
             attributes[count].kind, attributes[count].value.flag = _EARLY_START, 1
             count += 1
+        if all_shared and _knows_carve_outs():
+            attributes[count].kind, attributes[count].value.flag = _CARVE_OUT, _ALL_SHARED
+            count += 1
         configuration = _Configuration(
             grid, (threads, 1, 1), self.shared, stream, attributes, count
         )
         places = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         kernel = ctypes.c_void_p(self.handle)
         call("cuLaunchKernelEx", ctypes.byref(configuration), kernel, places, None)
+
+
+@lru_cache(maxsize=1)
+def _knows_carve_outs() -> bool:
+    return pycuda_loader.cuda_of(pycuda_loader.load()) >= _CARVE_OUT_SINCE
 
 
 class TensorMap(ctypes.Structure):

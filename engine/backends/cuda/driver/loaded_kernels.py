@@ -47,12 +47,18 @@ class Kernels:
         *,
         stream: Any,
         shared: int = 0,
+        all_shared: bool = False,
     ) -> None:
         """Enqueue a kernel; `shared` bytes are its dynamic shared memory."""
         function = self._function(compiler.unit_of(name), name, shared)
         kinds = parameters(name).values()
         values = [kind(value) for kind, value in zip(kinds, arguments, strict=True)]
-        function.launch(grid, threads, values, stream=stream.handle, early=self._is_early)
+        function.launch(
+            *(grid, threads, values),
+            stream=stream.handle,
+            early=self._is_early,
+            all_shared=all_shared and self._is_early,
+        )
 
     def tile(self, tile: Tile, shared: int) -> Function:
         """Return the tensor-core kernel for this tile with its dynamic shared memory."""

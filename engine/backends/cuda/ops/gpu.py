@@ -133,6 +133,11 @@ class Gpu:
         )
 
     @property
+    def is_single(self) -> bool:
+        """Whether this run is so short that it matters how soon each kernel starts."""
+        return self.sequences == 1
+
+    @property
     def most_blocks(self) -> int:
         return self.target.multiprocessors * 32
 
@@ -267,7 +272,12 @@ class Gpu:
     ) -> None:
         """Enqueue a kernel on a grid of its own; `shared` bytes are its dynamic shared memory."""
         values = compiler.in_order(kernel, arguments)
-        self.kernels.launch(kernel, grid, threads, values, stream=self.stream, shared=shared)
+        self.kernels.launch(
+            *(kernel, grid, threads, values),
+            stream=self.stream,
+            shared=shared,
+            all_shared=self.is_single,
+        )
 
 
 Arrays = Mapping[str, Array]  # the constants of one op, by the name of the op's field

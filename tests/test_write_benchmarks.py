@@ -72,6 +72,17 @@ def test_precisions_are_adjacent_and_a_missing_row_is_a_dash():
     assert "| a@32 | 8 | - | - | - | 2.000 | 4,000 | 3.0x | - |" in page
 
 
+def test_a_row_that_was_measured_again_stays_with_its_network():
+    other = {**row(), "network": "b@32"}
+    rows = [row(batch=8), other, row(batch=1)]
+    lines = write_benchmarks.table(rows, ["float16"]).splitlines()[2:]
+    assert [line.split(" | ")[:2] for line in lines] == [
+        ["| a@32", "1"],
+        ["| a@32", "8"],
+        ["| b@32", "1"],
+    ]
+
+
 def test_missing_measurements_are_reported():
     page = write_benchmarks.card_page(document(row(graph=5.0)), "a.json")
     assert "Not measured in this run: float32, tf32, torch.compile in float16." in page

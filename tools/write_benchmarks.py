@@ -58,7 +58,6 @@ def card_page(document: dict[str, Any], name: str) -> str:
     rows = document["rows"]
     precisions = [each for each in PEER_OF if any(row["precision"] == each for row in rows)]
     means = "\n".join(f"- `{each}`: {WHAT_PRECISIONS_MEAN[each]}" for each in precisions)
-    missing = not_measured(document)
     notes = document.get("notes", [])
     if missing := not_measured(document):
         notes = [f"Not measured in this run: {missing}.", *notes]
@@ -114,7 +113,11 @@ def table(rows: list[dict[str, Any]], precisions: Iterable[str]) -> str:
         headings += [f"{precision} ms", "images/s", *(f"vs {peer}" for peer in peers)]
     cells = {(row["network"], row["batch"], row["precision"]): row for row in rows}
     lines = [headings, ["---", *["---:"] * (len(headings) - 1)]]
-    for network, batch in dict.fromkeys((row["network"], row["batch"]) for row in rows):
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    for network, batch in sorted(
+        {(row["network"], row["batch"]) for row in rows},
+        key=lambda pair: (networks.index(pair[0]), pair[1]),
+    ):
         line = [network, str(batch)]
         for precision, peers in columns:
             row = cells.get((network, batch, precision))

@@ -87,6 +87,7 @@ __all__ = [
     "network_height",
     "network_predict_batch",
     "network_width",
+    "performDetect",
     "pointer",
     "predict_image",
     "predict_image_letterbox",
@@ -112,12 +113,15 @@ _INSTEAD = {
     "make_network_boxes": "Use predict_image() and get_network_boxes(), which makes them",
     "network_predict": "Use predict_image(), or engine.load(…).forward() for arrays",
     "non_max_suppression_fast": "Use do_nms_sort() or do_nms_obj() before remove_negatives()",
+    "netMain": "performDetect() keeps its network to itself",
     "performBatchDetect": "Use network_predict_batch()",
-    "performDetect": "Use load_network() and detect_image()",
     "predict": "Use predict_image(), or engine.load(…).forward() for arrays",
 }
 
+_FILES = "./cfg/yolov4.cfg", "yolov4.weights", "./cfg/coco.data"  # of performDetect()
+
 _device = "auto"  # global, because set_gpu() is called before load_network()
+_performing: tuple[tuple[Text, ...], Network, METADATA] | None = None  # of performDetect()
 
 
 if not TYPE_CHECKING:  # otherwise type checkers would accept any name
@@ -312,6 +316,38 @@ def detect(
     elif not isinstance(image, IMAGE):
         image = load_image(image, 0, 0)
     return detect_image(network, meta, image, thresh, hier_thresh, nms)
+
+
+def performDetect(
+    imagePath: Text = "data/dog.jpg",
+    thresh: float = 0.25,
+    configPath: Text = _FILES[0],
+    weightPath: Text = _FILES[1],
+    metaPath: Text = _FILES[2],
+    showImage: bool = True,
+    makeImageOnly: bool = False,
+    initOnly: bool = False,
+) -> list[Scored] | dict[str, Any] | None:
+    """Detect in a file, as darknet.py did until 2020; the first call loads the network.
+
+    The network is kept, also for calls that leave its files out. Return the detections of detect(),
+    or with `showImage` also the picture with boxes, in a dictionary: no window is opened.
+    """
+    global _performing
+    files = configPath, weightPath, metaPath
+    if _performing is None or files not in (_performing[0], _FILES):
+        _performing = files, load_net(configPath, weightPath), load_meta(metaPath)
+    _, network, meta = _performing
+    if initOnly:
+        return None
+    image = load_image(imagePath, 0, 0)
+    found = detect(network, meta, image, thresh)
+    if not showImage:
+        return found
+    drawn = np.array(_to_picture(image).to_image())
+    draw_boxes(decode_detection(found), drawn, class_colors(meta.names))
+    caption = [f"{label}: {np.rint(100 * probability)}%" for label, probability, _ in found]
+    return {"detections": found, "image": drawn, "caption": "\n<br/>".join(caption)}
 
 
 def classify(network: Network, meta: METADATA, image: IMAGE) -> list[tuple[str, float]]:

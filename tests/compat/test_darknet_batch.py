@@ -143,7 +143,7 @@ def test_structures_are_made_without_arguments():
         ("lib", "predict_image"),
         ("hasGPU", "set_gpu"),
         ("network_predict", "forward"),
-        ("performDetect", "detect_image"),
+        ("netMain", "performDetect"),
         ("performBatchDetect", "network_predict_batch"),
         ("non_max_suppression_fast", "do_nms_sort"),
         ("predict", "predict_image"),

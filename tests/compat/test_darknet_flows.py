@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from engine.compat import darknet
+from engine.errors import ConfigError
 from tests.cli.darknet import parcel_set
 from tests.cli.darknet.parcel_set import MODEL
 
@@ -55,3 +56,29 @@ def test_the_flow_of_a_batch(here, capsys):
     ]
     lines = Path("set/3.txt").read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["0", "4"]
+
+
+def test_the_flow_of_scripts_from_before_2020(here):
+    data, cfg, weights = MODEL
+    files = {"configPath": cfg, "weightPath": weights, "metaPath": data}
+    assert darknet.performDetect(initOnly=True, **files) is None
+    found = darknet.performDetect("set/2.png", 0.5, showImage=False)
+    network, meta = darknet.load_net(cfg.encode(), weights.encode()), darknet.load_meta(data)
+    assert found == darknet.detect(network, meta, "set/2.png", 0.5)
+    assert [label for label, *_ in found] == ["aztec", "barcode"]
+
+    shown = darknet.performDetect("set/2.png", 0.5)
+    assert shown["detections"] == found
+    percent = [f"{label}: {round(100 * score)}.0%" for label, score, _ in found]
+    assert shown["caption"] == "\n<br/>".join(percent)
+    with Image.open("set/2.png") as before:
+        assert shown["image"].shape == (before.height, before.width, 3)
+        assert shown["image"].tobytes() != before.convert("RGB").tobytes()
+
+
+def test_old_scripts_may_change_the_network(here):
+    data, cfg, weights = MODEL
+    darknet.performDetect(initOnly=True, configPath=cfg, weightPath=weights, metaPath=data)
+    with pytest.raises(ConfigError, match=r"^no\.cfg: "):
+        darknet.performDetect("set/2.png", configPath="no.cfg", weightPath=weights, metaPath=data)
+    assert darknet.performDetect("set/2.png", 0.5)["detections"]

@@ -20,15 +20,11 @@ class DeviceMemory:
     """Pointers to blocks that are allocated together; 0 for an empty one."""
 
     def __init__(
-        self,
-        context: Context,
-        lowered: Lowered,
-        weights: Weights,
-        room: Room | None,
-        keep: Keep,
-        slots: int,
+        self, context: Context, lowered: Lowered, weights: Weights, room: Room | None, slots: int
     ) -> None:
         plan, target, layout = lowered.plan, lowered.target, lowered.layout
+        self.room = room
+        self.keep = keep = Keep(0 if room is None else target.rows(plan.source))
         self._context = context
         self._blocks: list[Any] = []
         self.sizes = Sizes(

@@ -21,7 +21,6 @@ from engine.backends.cuda.lower.weights import Weights
 from engine.backends.cuda.runtime import detection_buffer
 from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD, Room
 from engine.backends.cuda.runtime.device_memory import DeviceMemory
-from engine.backends.cuda.runtime.nms_buffer import Keep
 from engine.backends.cuda.runtime.slot import POINTER, Job, Key, Slot
 from engine.backends.cuda.runtime.step_runner import StepRunner
 from engine.plan.ops import Op
@@ -53,7 +52,6 @@ class DeviceProgram:
         has_graphs: bool,
         slots: int = SLOTS,
     ) -> None:
-        self.keep = Keep(0 if room is None else lowered.target.rows(lowered.plan.source))
         self.slots: list[Slot] = []
         self._context = context
         self._driver = context.driver
@@ -61,7 +59,6 @@ class DeviceProgram:
         self._stream, self._copy_stream = context.stream.handle, context.copy_stream.handle
         self._outputs = lowered.plan.outputs
         self._states = lowered.layout.states
-        self._room = room
         self._has_graphs = has_graphs
         self._graphs: dict[Key, Graph] = {}
         self._warm: set[Key] = set()  # runs that were enqueued once, step by step
@@ -72,11 +69,11 @@ class DeviceProgram:
         # With a state, a run cannot be repeated to fetch candidates that were overwritten.
         slots = 1 if self._states else slots
         self.runner: StepRunner | None = None
-        self.buffers = DeviceMemory(context, lowered, weights, room, self.keep, slots)
+        self.buffers = DeviceMemory(context, lowered, weights, room, slots)
         try:
             for _ in range(slots):
                 self.slots.append(Slot(self._driver, self._api, self.buffers.sizes))
-            self.runner = StepRunner(context, lowered, weights, self.buffers, room, self.keep)
+            self.runner = StepRunner(context, lowered, weights, self.buffers)
             self._upload(weights)
             self.buffers.zero_activations(lowered.layout.padded)
         except BaseException:
@@ -302,8 +299,9 @@ class DeviceProgram:
     def _words_expected(self, job: Job) -> int:
         if not job.decodes or job.suppresses:
             return 0
-        assert self._room is not None
-        return self._room.words_of(int(self._expected * job.rows), job.rows)
+        room = self.buffers.room
+        assert room is not None
+        return room.words_of(int(self._expected * job.rows), job.rows)
 
     def _grow_found(self, slot: Slot, job: Job) -> None:
         words = min(self._words_expected(job), _MOST_FOUND_BYTES // WORD)
@@ -359,4 +357,4 @@ class DeviceProgram:
     def _clear_scores(self) -> None:
         """Clear the lists of scores, which NMS does when it has read them."""
         if self.buffers.lists:
-            self._context.zero(self.buffers.lists, self.keep.counters * WORD)
+            self._context.zero(self.buffers.lists, self.buffers.keep.counters * WORD)

@@ -534,7 +534,7 @@ class CudaProgram:
     def _survivors(self, slot: Slot, job: Job) -> list[Boxes] | None:
         """Return the boxes, or None if more scores competed than the card can sort."""
         self._wait(slot)
-        words, keep = slot.kept, self._device.keep
+        words, keep = slot.kept, self._device.buffers.keep
         self._check(slot, job, words)
         counts = keep.counts(words, job.rows)
         most = max(counts)

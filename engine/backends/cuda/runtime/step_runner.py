@@ -14,9 +14,9 @@ from engine.backends.cuda.lower.weights import Weights
 from engine.backends.cuda.ops import border
 from engine.backends.cuda.ops.gpu import Gpu
 from engine.backends.cuda.runtime import overflow
-from engine.backends.cuda.runtime.detection_buffer import BEFORE_SCORES, FLAG, WORD, Room
+from engine.backends.cuda.runtime.detection_buffer import BEFORE_SCORES, FLAG, WORD
 from engine.backends.cuda.runtime.device_memory import DeviceMemory
-from engine.backends.cuda.runtime.nms_buffer import NEAR, THREADS, Keep
+from engine.backends.cuda.runtime.nms_buffer import NEAR, THREADS
 from engine.backends.cuda.runtime.slot import HIERARCHY, POINTER, SUPPRESSION, TABLE, Job
 from engine.plan.ops import Conv2d, Head, Op
 
@@ -29,21 +29,13 @@ class StepRunner:
     """Binds steps to the memory, kernels and streams of one program."""
 
     def __init__(
-        self,
-        context: Context,
-        lowered: Lowered,
-        weights: Weights,
-        memory: DeviceMemory,
-        room: Room | None,
-        keep: Keep,
+        self, context: Context, lowered: Lowered, weights: Weights, memory: DeviceMemory
     ) -> None:
         self.steps = lowered.steps
         self._decoders = lowered.decoders
         self._context = context
         self._plan = lowered.plan
         self._memory = memory
-        self._room = room
-        self._keep = keep
         self._can_overflow = overflow.is_possible(lowered.plan, lowered.target)
         self._on_side_stream = {step.op.out for step in self.steps if step.is_on_side_stream}
         self._next_weights = next_weights(self.steps, weights, memory.weights)
@@ -52,7 +44,7 @@ class StepRunner:
             activations=memory.activations,
             workspace=memory.workspace,
             arrays={key: memory.weights + offset for key, offset in weights.offsets.items()},
-            decoding=_decoding(memory, room),
+            decoding=_decoding(memory),
         )
         calls = context.driver_api
         self._forked, self._joined = calls.event(), calls.event()
@@ -148,9 +140,10 @@ class StepRunner:
 
     def _suppress(self, gpu: Gpu) -> None:
         """Enqueue NMS: list the scores of each picture, then suppress boxes in one block each."""
-        memory, room, rows = self._memory, self._room, gpu.rows(self._plan.source)
+        memory, rows = self._memory, gpu.rows(self._plan.source)
+        room, keep = memory.room, memory.keep
         assert room is not None
-        lists = dict(zip(_LISTS, self._keep.lists(memory.lists), strict=True))
+        lists = dict(zip(_LISTS, keep.lists(memory.lists), strict=True))
         gpu.launch(
             "list_scores",
             rows * gpu.target.multiprocessors * _LISTERS,
@@ -170,15 +163,16 @@ class StepRunner:
             flag=memory.found + FLAG * WORD,
             kept=memory.kept,
             rows=rows,
-            room=self._keep.rows,
-            numbers=self._keep.counters,
+            room=keep.rows,
+            numbers=keep.counters,
             near=NEAR,
             classes=room.columns - BEFORE_SCORES,
         )
 
 
-def _decoding(memory: DeviceMemory, room: Room | None) -> Mapping[Op | Head, Mapping[str, int]]:
+def _decoding(memory: DeviceMemory) -> Mapping[Op | Head, Mapping[str, int]]:
     """Return the arguments of the decoder of each head, by the names of its parameters."""
+    room = memory.room
     if room is None:
         return {}
     known = {

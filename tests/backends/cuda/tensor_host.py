@@ -63,14 +63,15 @@ class TensorMap(ctypes.Structure):
         height: int = 0,
         stride: int = 1,
     ) -> TensorMap:
-        w = windows
-        top, left, bottom, right = w.padding
-        reach_y, reach_x = ((k - 1) * d for k, d in zip(w.kernel, w.dilation, strict=True))
+        w, op = windows, windows.op
+        depth, rows, columns = op.src.shape.sides
+        top, left, bottom, right = op.padding
+        reach_y, reach_x = ((k - 1) * d for k, d in zip(op.kernel, op.dilation, strict=True))
         return cls(
             *(w.pointer, w.kind == launch.TF32, w.value_bytes),
-            *(w.channels, w.width, w.height, w.rows, w.pitch * w.value_bytes),
-            *(-left, -top, w.width - 1 + right - reach_x, w.height - 1 + bottom - reach_y),
-            *((w.stride[1], w.stride[0]) if pixels else (stride, stride)),
+            *(depth, columns, rows, w.rows, w.pitch * w.value_bytes),
+            *(-left, -top, columns - 1 + right - reach_x, rows - 1 + bottom - reach_y),
+            *((op.stride[1], op.stride[0]) if pixels else (stride, stride)),
             *(channels, pixels, width, height),
         )
 

@@ -17,13 +17,7 @@ from engine.arrays import Array
 from engine.backends.cuda.conv import kernel_args, tensor_cores
 from engine.backends.cuda.conv.algorithm import Algorithm, KeepingConv2d
 from engine.backends.cuda.conv.kernel_args import Divisor, KernelArgs, struct
-from engine.backends.cuda.conv.tensor_cores import (
-    EIGHT,
-    HOPPER,
-    SIXTEEN,
-    factors,
-    whole_eights,
-)
+from engine.backends.cuda.conv.tensor_cores import EIGHT, HOPPER, SIXTEEN, factors, whole_eights
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.driver.tiles import MODES, AnyTile, Tile
 from engine.backends.cuda.kernels import wgmma
@@ -190,9 +184,12 @@ def prepare(tile: Sm90Tile, op: ops.Conv2d, constants: Arrays) -> Arrays:
     given = constants.get("bias", np.zeros(op.weight.shape[0], np.float32))
     # Kernels of integers read the biases of whole tiles.
     together = tile.columns if tile.mode == MODES["int8"] else EIGHT
-    bias = np.zeros((len(given) + -len(given) % together, *given.shape[1:]), np.float32)
-    bias[: len(given)] = given
-    return {"weight": slices(constants["weight"], tile), "bias": bias}
+    return {"weight": slices(constants["weight"], tile), "bias": _padded(given, together)}
+
+
+def _padded(values: Array, multiple: int) -> Array:
+    """Return weights or biases of filters, with zeros up to a multiple of filters."""
+    return np.pad(values, ((0, -len(values) % multiple), *((0, 0) for _ in values.shape[1:])))
 
 
 def slices(weight: Array, tile: Sm90Tile) -> Array:
@@ -220,8 +217,7 @@ def filters_by_lanes(weight: Array, filters: int, blocks: int) -> Array:
     A warpgroup has `blocks` of 64 rows, and a lane two rows of each, eight apart. In the new order
     the filters of a lane are adjacent.
     """
-    missing = -len(weight) % filters
-    padded = np.pad(weight, ((0, missing), (0, 0), (0, 0), (0, 0)))
+    padded = _padded(weight, filters)
     order = np.arange(len(padded)).reshape(-1, _WARPS, _LANES_DOWN, blocks, 2)
     by_lanes: Array = padded[order.transpose(0, 3, 1, 4, 2).ravel()]
     return by_lanes
@@ -233,8 +229,7 @@ def columns_by_lanes(values: Array, columns: int) -> Array:
     In the new order each lane's columns are neighbouring filters; see sm90_warpgroups.cuh.
     """
     at_once = 32 if columns % 64 else 64
-    missing = (0, -len(values) % columns), *((0, 0) for _ in values.shape[1:])
-    padded = np.pad(values, missing)
+    padded = _padded(values, columns)
     order = np.arange(len(padded)).reshape(-1, _WARPS, at_once // _LANES_DOWN, 2)
     by_lanes: Array = padded[order.transpose(0, 2, 1, 3).ravel()]
     return by_lanes
@@ -242,20 +237,13 @@ def columns_by_lanes(values: Array, columns: int) -> Array:
 
 def source(gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile) -> launch.Windows:
     """Return the description of the input that a tensor map is made from."""
-    channels, height, width = op.src.shape.sides
     return launch.Windows(
+        op,
         pointer=gpu[op.src],
         kind=_DATA_TYPES[tile.mode],
         value_bytes=tile.value_bytes,
         rows=gpu.rows(op.src),
-        height=height,
-        width=width,
-        channels=channels,
         pitch=gpu.pitch(op.src),
-        kernel=op.kernel,
-        stride=op.stride,
-        padding=op.padding,
-        dilation=op.dilation,
     )
 
 

@@ -205,10 +205,10 @@ class SplitK(Sm90Algorithm):
     def source(self, gpu: Gpu, op: ops.Conv2d) -> tuple[ctypes.Structure, ...]:
         """Return the arguments that tell how the input is loaded."""
         tile = self.tile(gpu.target, op)
-        source = sm90_base.source(gpu, op, tile)
-        if op.pool is not None:  # a quarter of the windows for each cell of the pool
-            source = _every_other(source, op)
         pixels = tile.rows // tile.pool_area
+        if op.pool is not None:  # a quarter of the windows for each cell of the pool
+            op = _every_other(op)
+        source = sm90_base.source(gpu, op, tile)
         return (launch.windows_map(source, pixels=pixels, channels=tile.depth),)
 
     def down(self, run: Gpu | Target, op: ops.Conv2d) -> int:
@@ -239,12 +239,12 @@ class SplitK(Sm90Algorithm):
         return self.estimate(target, op)
 
 
-def _every_other(windows: launch.Windows, op: ops.Conv2d) -> launch.Windows:
+def _every_other(op: ops.Conv2d) -> ops.Conv2d:
     """Return the windows of the first cells of a pool; a last line outside of it is left out."""
-    (top, left, bottom, right), (stride_y, stride_x) = windows.padding, windows.stride
+    (top, left, bottom, right), (stride_y, stride_x) = op.padding, op.stride
     bottom -= stride_y * (op.grid.height - 2 * op.out.shape.height)
     right -= stride_x * (op.grid.width - 2 * op.out.shape.width)
-    return replace(windows, stride=(2 * stride_y, 2 * stride_x), padding=(top, left, bottom, right))
+    return replace(op, stride=(2 * stride_y, 2 * stride_x), padding=(top, left, bottom, right))
 
 
 def _steps(target: Target, op: ops.Conv2d) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.backends.cuda.driver import pycuda_loader
 from engine.backends.cuda.driver.pycuda_loader import call
+from engine.plan.ops import Conv2d
 
 _CLUSTER, _EARLY_START, _CARVE_OUT = 4, 6, 14  # CU_LAUNCH_ATTRIBUTE_*
 _CARVE_OUT_SINCE = 12, 6  # the CUDA version of a driver
@@ -132,30 +133,25 @@ class TensorMap(ctypes.Structure):
 class Windows:
     """The windows of a convolution over an NHWC map, as TMA visits them."""
 
+    op: Conv2d
     pointer: int
     kind: int  # BYTE, HALF, FLOAT, TF32
     value_bytes: int
     rows: int
-    height: int
-    width: int
-    channels: int
     pitch: int
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int, int, int]
-    dilation: tuple[int, int]
 
 
 def windows_map(windows: Windows, *, pixels: int, channels: int) -> TensorMap:
     """Return an im2col tensor map for slices of `pixels` windows by `channels` channels."""
-    w = windows
-    top, left, bottom, right = w.padding
-    lower = (ctypes.c_int * 2)(-left, -top)
-    upper = (ctypes.c_int * 2)(
-        right - (w.kernel[1] - 1) * w.dilation[1], bottom - (w.kernel[0] - 1) * w.dilation[0]
+    op = windows.op
+    top, left, bottom, right = op.padding
+    reach_y, reach_x = ((k - 1) * d for k, d in zip(op.kernel, op.dilation, strict=True))
+    lower, upper = (
+        (ctypes.c_int * 2)(-left, -top),
+        (ctypes.c_int * 2)(right - reach_x, bottom - reach_y),
     )
     slices = lower, upper, ctypes.c_uint(channels), ctypes.c_uint(pixels)
-    return _encoded("cuTensorMapEncodeIm2col", w, channels, slices, w.stride)
+    return _encoded("cuTensorMapEncodeIm2col", windows, channels, slices, op.stride)
 
 
 def boxes_map(windows: Windows, *, height: int, width: int, channels: int) -> TensorMap:
@@ -170,13 +166,14 @@ def _encoded(
     """Return a tensor map of an array; `region` is what one copy takes of it."""
     buffer = (ctypes.c_char * (_MAP_BYTES + 64))()
     made = TensorMap.from_buffer(buffer, -ctypes.addressof(buffer) % 64)  # ctypes aligns to 16
+    depth, height, width = w.op.src.shape.sides
     row = w.pitch * w.value_bytes
     call(
         function,
         ctypes.byref(made),
         *(ctypes.c_int(w.kind), ctypes.c_uint(4), ctypes.c_void_p(w.pointer)),
-        (ctypes.c_uint64 * 4)(w.channels, w.width, w.height, w.rows),
-        (ctypes.c_uint64 * 3)(row, row * w.width, row * w.width * w.height),
+        (ctypes.c_uint64 * 4)(depth, width, height, w.rows),
+        (ctypes.c_uint64 * 3)(row, row * width, row * width * height),
         *region,
         (ctypes.c_uint * 4)(1, stride[1], stride[0], 1),
         *(0, _SWIZZLES[channels * w.value_bytes], _PROMOTE_TO_256, 0),

@@ -63,8 +63,6 @@ class PersistentGemm(Sm90Algorithm):
         products = steps * max(area * tile.depth / rate, tile.stage_bytes / width)
         taking_turns = tile.teams * tile.blocks
         turn = max(products, (products + area / finish) / taking_turns)
-        if taking_turns == 1:
-            turn = products + area / finish
         turns = -(-_tiles(tile, op, target.rows(op.out)) // self._resident(target))
         return float(_START + turns * turn * tile.blocks)
 

@@ -155,11 +155,8 @@ class ImplicitGemm(Algorithm):
         return blocks <= _MOST_BLOCKS and _bundles(target, op).steps >= _LEAST_STEPS * self.split
 
     def tile(self, target: Target, op: ops.Conv2d) -> MmaTile:
-        tile = MmaTile.of(
-            self,
-            depth=_bundles(target, op).depth,
-            **tensor_cores.tile_fields(target, op),
-        )
+        own = {"depth": _bundles(target, op).depth, **tensor_cores.tile_fields(target, op)}
+        tile = MmaTile.of(self, **own)
         return tile if target.capability >= AMPERE else replace(tile, stages=2)  # copies in step
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:

@@ -63,19 +63,18 @@ def share_with_gates(lowered: Lowered) -> Lowered:
     steps: list[Step] = []
     for step in lowered.steps:
         before = steps[-1] if steps else None
-        if before is None:
-            steps.append(step)
-        elif (
-            isinstance(step.op, Multiply)
+        if (
+            before is not None
+            and isinstance(step.op, Multiply)
             and before.annotations.multiply is None
             and scales(target, before.op, step.op)
         ):
             annotations = replace(before.annotations, multiply=step.op)
             steps[-1] = replace(before, annotations=annotations)
         else:
-            sums = _partial_sums(target, before, step.op)
+            sums = partial_sums(target, before.op, before.choice, step.op) if before else None
             annotations = Annotations(partial_sums=sums)
-            if sums is not None:
+            if before is not None and sums is not None:
                 steps[-1] = replace(before, annotations=annotations)
             steps.append(replace(step, annotations=annotations))
     return replace(lowered, steps=tuple(steps))
@@ -98,16 +97,13 @@ def scales(target: Target, gate: Op, op: Op) -> bool:
     return is_packed and is_small and not touched & own.floats
 
 
-def partial_sums(target: Target, op: Conv2d, choice: Choice, gate: Gate) -> PartialSums | None:
-    """Return what an algorithm leaves for the gate that reads its output."""
+def partial_sums(
+    target: Target, op: Op, choice: Choice | None, gate: Op | None
+) -> PartialSums | None:
+    """Return what an algorithm leaves for what comes next, if that is a gate of its output."""
+    if not (isinstance(op, Conv2d) and choice and isinstance(gate, Gate) and gate.src == op.out):
+        return None
     own = target.of(op)
     if choice.unfused or own.value_bytes != target.of(gate).value_bytes:
         return None
     return conv.ALGORITHMS[choice.algorithm].partial_sums(own, op, gate)
-
-
-def _partial_sums(target: Target, before: Step, op: Op) -> PartialSums | None:
-    source, choice = before.op, before.choice
-    if isinstance(source, Conv2d) and choice and isinstance(op, Gate) and op.src == source.out:
-        return partial_sums(target, source, choice, op)
-    return None

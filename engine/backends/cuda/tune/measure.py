@@ -153,8 +153,7 @@ def measure(
 
 def alone(target: Target, op: Conv2d, choice: Choice, gate: Gate | None = None) -> Lowered:
     """Return a network of this convolution only; see `measure` about the gate."""
-    sums = None if gate is None else partial_sums(target, op, choice, gate)
-    step = Step(op, choice, Annotations(partial_sums=sums))
+    step = Step(op, choice, Annotations(partial_sums(target, op, choice, gate)))
     return lay_out_memory(Lowered(_plan(op), target, (step,)))
 
 

@@ -198,7 +198,7 @@ def test_results_are_those_of_a_product_that_is_stored(
     mma = f"implicit_gemm_64x32x{4 if precision == 'float32' else 6}_split1"
     algorithm = mma if kernel == "implicit_gemm" else "few_channels_32"
     if card.card.capability < (7, 5):
-        monkeypatch.setattr(fusion, "_can_run", lambda target, op: True)
+        monkeypatch.setattr(fusion, "_is_fusible", lambda target, op: True)
         algorithm = "pointwise"
     options: Any = {"batch": batch, "precision": precision, "algorithm": algorithm}
     results = []

@@ -36,7 +36,8 @@ def fold_factors(lowered: Lowered) -> Lowered:
         if op.src != before.out or not _fits(before, op):
             return None
         scaled = ScaledConv2d.of(before, op)
-        return scaled if _can_run(target, scaled) else None
+        are_alike = target.bytes_of(scaled.src) == target.bytes_of(scaled.factor)
+        return scaled if are_alike and _is_fusible(target, scaled) else None
 
     return replace(lowered, plan=join_neighbours(plan, join))
 
@@ -55,12 +56,6 @@ def _fits(multiply: Multiply, op: Conv2d) -> bool:
         and op.yolo is None
         and op.upsample is None
     )
-
-
-def _can_run(target: Target, op: ScaledConv2d) -> bool:
-    if len({target.bytes_of(each) for each in (op.src, op.factor)}) > 1:
-        return False
-    return _is_fusible(target, op)
 
 
 def _is_fusible(target: Target, op: Conv2d) -> bool:

@@ -108,15 +108,11 @@ def tune_network(
                     trial.close()
             del progress.left[0]
             if not progress.left:
-                _start_next_pass(progress, near)
+                progress.passes += 1
+                if progress.has_changed and progress.passes < MOST_PASSES:
+                    progress.left, progress.has_changed = list(near), False
     finally:
         best.close()
-
-
-def _start_next_pass(progress: Progress, near: Mapping[str, Sequence[Choice]]) -> None:
-    progress.passes += 1
-    if progress.has_changed and progress.passes < MOST_PASSES:
-        progress.left, progress.has_changed = list(near), False
 
 
 def _share(trial: Trial, best: Trial) -> float:

@@ -32,8 +32,9 @@ class Tile(ABC):
     @classmethod
     def of(cls: type[AnyTile], algorithm: Any, **others: Any) -> AnyTile:
         """Return a tile with the fields of an algorithm that have the same names, and others."""
-        kinds: Any = cls, type(algorithm)
-        names = _shared(*kinds)
+        kind: Any = cls
+        own: Any = type(algorithm)
+        names = _field_names(kind) & _field_names(own)
         return cls(**{name: getattr(algorithm, name) for name in names}, **others)
 
     @property
@@ -66,11 +67,8 @@ class Tile(ABC):
 
 
 @lru_cache(maxsize=32)
-def _shared(*kinds: Any) -> frozenset[str]:
-    """Return the names of the fields that dataclasses have in common."""
-    return frozenset.intersection(
-        *(frozenset(each.name for each in fields(kind)) for kind in kinds)
-    )
+def _field_names(kind: Any) -> frozenset[str]:
+    return frozenset(each.name for each in fields(kind))
 
 
 @lru_cache(maxsize=32)

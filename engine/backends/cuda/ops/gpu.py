@@ -160,11 +160,9 @@ class Gpu:
     def packs(self, *tensors: Tensor) -> bool:
         """Whether pixels of these tensors begin on 16 bytes and have a multiple of 16 bytes."""
         values = self.target.pack
-        return all(
-            place.pointer % 16 == 0 and place.pitch % values == 0 and channels % values == 0
-            for place, channels in (
-                (self.places[tensor], tensor.shape.channels) for tensor in tensors
-            )
+        return not any(
+            self[each] % 16 or self.pitch(each) % values or each.shape.channels % values
+            for each in tensors
         )
 
     def array(self, op: Op | Head, name: str) -> int:

@@ -280,6 +280,33 @@ class DirectProgram(Program, Protocol):
         ...
 
 
+def check_heads(plan: Plan) -> None:
+    """Raise if a plan has no boxes to detect."""
+    if not plan.heads:
+        raise InputError("detect: expected a network with a detection layer, got none")
+
+
+def check_images(plan: Plan, images: Array, batch: int) -> int:
+    """Return the number of sequences of images, or raise if forward() does not take them."""
+    if images.dtype.kind != "f":
+        raise InputError(f"images: expected float32, got {images.dtype}")
+    sides = plan.source.shape.sides
+    if images.ndim != 4 or images.shape[1:] != sides:
+        expected = ", ".join(map(str, ("rows", *sides)))
+        raise InputError(f"images: expected ({expected}), got {images.shape}")
+    return sequences_of(plan, len(images), batch)
+
+
+def sequences_of(plan: Plan, rows: int, batch: int) -> int:
+    """Return the number of sequences that rows are, or raise if there is no such batch."""
+    steps, most = plan.steps, batch * plan.steps
+    if not 0 < rows <= most:
+        raise InputError(f"images: expected 1 to {most} rows, got {rows}")
+    if rows % steps:
+        raise InputError(f"images: expected a multiple of {steps} time steps, got {rows} rows")
+    return rows // steps
+
+
 def thresholds_may_differ(plan: Plan) -> bool:
     """Return whether candidates of one threshold tell those of any higher one."""
     return all(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import Memory, OpTime, Placed, Stages
+from engine.backends.base import Memory, OpTime, Placed, Stages, check_heads, check_images
 from engine.backends.cpu import conv
 from engine.backends.cpu.definitions import DEFINITIONS
 from engine.backends.cpu.heads import candidates_of_all
@@ -20,7 +20,7 @@ from engine.backends.cpu.storage import Buffers, Kernel, Storage
 from engine.backends.cpu.workers import Workers
 from engine.backends.host_processing import HostProcessing, scaled
 from engine.concurrency import fork_safety
-from engine.errors import EngineError, InputError, within_memory
+from engine.errors import EngineError, within_memory
 from engine.plan import ops
 from engine.plan.build import Plan
 
@@ -71,7 +71,7 @@ class CpuProgram(HostProcessing):
             return self._outputs(self._run(images))
 
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
-        self._check_heads()
+        check_heads(self.plan)
         with self._lock, within_memory("cpu"):
             return self._candidates(self._run(images), threshold, hierarchy)
 
@@ -84,7 +84,7 @@ class CpuProgram(HostProcessing):
         if not isinstance(images, np.ndarray):
             images = scaled(images)
         if threshold is not None:
-            self._check_heads()
+            check_heads(self.plan)
         with self._lock, within_memory("cpu"):
             times = [perf_counter()]
             bound = self._bind(images)
@@ -140,7 +140,7 @@ class CpuProgram(HostProcessing):
     def _bind(self, images: Array) -> _BoundPlan:
         """Return the plan bound to the arrays for as many rows as there are images."""
         self._check_open()
-        sequences = self._count_sequences(images)
+        sequences = check_images(self.plan, images, self.batch)
         if sequences not in self._bound:
             self._bound[sequences] = self._bind_to(sequences)
         return self._bound[sequences]
@@ -204,28 +204,9 @@ class CpuProgram(HostProcessing):
         arrays = [*self._constants.values(), *packed]
         return sum({values.ctypes.data: values.nbytes for values in arrays}.values())
 
-    def _check_heads(self) -> None:
-        if not self.plan.heads:
-            raise InputError("detect: expected a network with a detection layer, got none")
-
     def _check_open(self) -> None:
         if self._is_closed:
             raise EngineError("program: closed. Load the network again")
-
-    def _count_sequences(self, images: Array) -> int:
-        steps, sides = self.plan.steps, self.plan.source.shape.sides
-        most = self.batch * steps
-        if images.dtype.kind != "f":
-            raise InputError(f"images: expected float32, got {images.dtype}")
-        if images.ndim != 4 or images.shape[1:] != sides:
-            expected = ", ".join(map(str, ("rows", *sides)))
-            raise InputError(f"images: expected ({expected}), got {images.shape}")
-        rows = len(images)
-        if not 0 < rows <= most:
-            raise InputError(f"images: expected 1 to {most} rows, got {rows}")
-        if rows % steps:
-            raise InputError(f"images: expected a multiple of {steps} time steps, got {rows} rows")
-        return rows // steps
 
 
 def _copy(images: Array, source: Array) -> None:

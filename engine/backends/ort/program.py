@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import Memory, OpTime, Placed, Stages
+from engine.backends.base import Memory, OpTime, Placed, Stages, check_heads, check_images
 from engine.backends.cpu.heads import candidates_of_all
 from engine.backends.host_processing import HostProcessing, scaled
 from engine.concurrency import fork_safety
@@ -40,7 +40,7 @@ class OrtProgram(HostProcessing):
         return tuple(self._run(images)[: len(self.plan.outputs)])
 
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
-        self._check_heads()
+        check_heads(self.plan)
         return self._candidates(self._run(images), threshold, hierarchy)
 
     def settle(self) -> None:
@@ -53,7 +53,7 @@ class OrtProgram(HostProcessing):
         if not isinstance(images, np.ndarray):
             images = scaled(images)
         if threshold is not None:
-            self._check_heads()
+            check_heads(self.plan)
         start = perf_counter()
         arrays = self._run(images)
         middle = perf_counter()
@@ -74,10 +74,6 @@ class OrtProgram(HostProcessing):
         with self._lock:
             self._session = None
 
-    def _check_heads(self) -> None:
-        if not self.plan.heads:
-            raise InputError("detect: expected a network with a detection layer, got none")
-
     def _candidates(
         self, arrays: Sequence[Array], threshold: float, hierarchy: float
     ) -> list[Array]:
@@ -87,15 +83,7 @@ class OrtProgram(HostProcessing):
         ]
 
     def _run(self, images: Array) -> list[Array]:
-        sides = self.plan.source.shape.sides
-        if images.ndim != 4 or images.shape[1:] != sides or images.dtype.kind != "f":
-            expected = ", ".join(map(str, ("rows", *sides)))
-            raise InputError(
-                f"images: expected float32 ({expected}), got {images.dtype} {images.shape}"
-            )
-        if not 0 < len(images) <= self.batch * self.plan.steps:
-            most = self.batch * self.plan.steps
-            raise InputError(f"images: expected 1 to {most} rows, got {len(images)}")
+        check_images(self.plan, images, self.batch)
         with self._lock:
             session = self._session
         if session is None:

@@ -102,7 +102,7 @@ def test_wrong_inputs():
     program = open_device("ort:1").compile(small_plan(), batch=2)
     with pytest.raises(InputError, match="1 to 2 rows, got 3"):
         program.forward(images(3))
-    with pytest.raises(InputError, match="images: expected float32"):
+    with pytest.raises(InputError, match=r"images: expected \(rows, "):
         program.forward(images(1)[0])
     with pytest.raises(InputError, match="detection layer"):
         program.detect(images(1), threshold=0.5)

@@ -26,6 +26,9 @@ from engine.backends.base import (
     PlacedAlike,
     Stages,
     TimedTicket,
+    check_heads,
+    check_images,
+    sequences_of,
 )
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.driver.loaded_kernels import load_together
@@ -80,7 +83,6 @@ class CudaProgram:
         self.is_settled = Event()  # unless faster algorithms are being looked for
         self.is_settled.set()
         self._sides = plan.source.shape.sides
-        self._steps = plan.steps
         self._crowded = 0  # remaining runs without NMS on the card
         self._room = detection_buffer.room(plan, target.rows(plan.source))
         self._is_vast = self._room is not None and self._room.scores > nms_buffer.MOST_LISTED
@@ -178,7 +180,7 @@ class CudaProgram:
     ) -> Recipe | None:
         """Return what runs of such arrays have in common, or None if submit() must run them."""
         is_small = pixels.size <= picture_staging.MOST_BYTES
-        if not is_small or self._is_vast or self._steps > 1 or is_for_host(settings):
+        if not is_small or self._is_vast or self.plan.steps > 1 or is_for_host(settings):
             return None
         how = nms_buffer.how(settings.suppression)
         decoding = self._decoding(settings.threshold, settings.hierarchy, how)
@@ -350,12 +352,8 @@ class CudaProgram:
         return self._pictures(images, decoding)
 
     def _images(self, images: Array, decoding: Decoding | None = None) -> Put:
-        if images.dtype.kind != "f":
-            raise InputError(f"images: expected float32, got {images.dtype}")
-        if images.ndim != 4 or images.shape[1:] != self._sides:
-            expected = ", ".join(map(str, ("rows", *self._sides)))
-            raise InputError(f"images: expected ({expected}), got {images.shape}")
-        job = self._job(len(images), images.size * WORD, decoding)
+        sequences = check_images(self.plan, images, self.batch)
+        job = self._job(sequences, images.size * WORD, decoding)
         return partial(self._put, job, decoding, partial(self._stage_images, images))
 
     def _pictures(self, placed: Sequence[Placed], decoding: Decoding | None = None) -> Put:
@@ -368,11 +366,13 @@ class CudaProgram:
                     f"pictures: expected {channels} channels for {width} x {height}, "
                     f"got {got} for {got_width} x {got_height}"
                 )
+        sequences = sequences_of(self.plan, len(placed), self.batch)
         found = picture_staging.arrange(placed)
         if found is None:
-            job = self._job(len(placed), len(placed) * self.plan.source.shape.size * WORD, decoding)
+            size = len(placed) * self.plan.source.shape.size * WORD
+            job = self._job(sequences, size, decoding)
             return partial(self._put, job, decoding, partial(self._stage_scaled, placed))
-        job = self._job(len(placed), found.size, decoding, has_pictures=True)
+        job = self._job(sequences, found.size, decoding, has_pictures=True)
         return partial(self._put, job, decoding, partial(self._stage_pictures, placed, found))
 
     def _staged(self, slot: Slot, pixels: Array, recipe: Recipe) -> Job:
@@ -442,20 +442,15 @@ class CudaProgram:
                 self._device.send_ahead(slot, size)
 
     def _decoding(self, threshold: float, hierarchy: float, how: bytes = b"") -> Decoding:
-        if self._room is None:
-            raise InputError("detect: expected a network with a detection layer, got none")
+        check_heads(self.plan)
         return Decoding.of(threshold, hierarchy, how)
 
     def _job(
-        self, rows: int, size: int, decoding: Decoding | None, *, has_pictures: bool = False
+        self, sequences: int, size: int, decoding: Decoding | None, *, has_pictures: bool = False
     ) -> Job:
-        steps, most = self._steps, self.batch * self._steps
-        if not 0 < rows <= most:
-            raise InputError(f"images: expected 1 to {most} rows, got {rows}")
-        if rows % steps:
-            raise InputError(f"images: expected a multiple of {steps} time steps, got {rows} rows")
+        rows = sequences * self.plan.steps
         suppresses = has_pictures and decoding is not None and bool(decoding.how)
-        return Job(rows // steps, rows, size, has_pictures, decoding is not None, suppresses)
+        return Job(sequences, rows, size, has_pictures, decoding is not None, suppresses)
 
     def _run(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> Answer:
         with self._slot() as slot:

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 
 from engine.arrays import Array
 from engine.backends.cpu.storage import Kernel
+from engine.backends.cpu.workers import Workers
+from engine.plan.ops import Conv2d
 
 PIECE_BYTES = 512 * 1024  # columns that fit in a core's own cache with their product
 
@@ -30,6 +32,16 @@ class Convolution(ABC):
 
     def __call__(self, src: Array, out: Array, residual: Array | None = None) -> None:
         self.bind(src, out, residual)()
+
+
+class FloatConvolution(Convolution):
+    """A convolution of floats without another one in a chain: what all of them keep."""
+
+    def __init__(self, op: Conv2d, weight: Array, bias: Array | None, workers: Workers) -> None:
+        self.op = op
+        self.bias = bias
+        self.workers = workers
+        self.dtype = weight.dtype
 
 
 def start_of(memory: Array, shape: tuple[int, ...]) -> Array:

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cpu.conv.base import Convolution, spans
+from engine.backends.cpu.conv.base import FloatConvolution, spans
 from engine.backends.cpu.conv.epilogue import epilogue
 from engine.backends.cpu.conv.gather import Geometry, PaddedRows, windows
 from engine.backends.cpu.conv.im2col import as_columns
@@ -35,17 +35,9 @@ def supports(op: ops.Conv2d) -> bool:
     )
 
 
-def prepare(op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> Convolution:
-    assert supports(op)
-    return FilterParallel(op, weight, bias, workers)
-
-
-class FilterParallel(Convolution):
+class FilterParallel(FloatConvolution):
     def __init__(self, op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> None:
-        self.op = op
-        self.bias = bias
-        self.workers = workers
-        self.dtype = weight.dtype
+        super().__init__(op, weight, bias, workers)
         filters = len(weight)
         self.filters = [slice(*span) for span in spans(filters, max(_FEWEST_FILTERS, filters // 4))]
         self.parts = tuple(as_columns(weight[part]) for part in self.filters)
@@ -114,3 +106,6 @@ class FilterParallel(Convolution):
             finishes[number](product.reshape(block), spare.reshape(block), out[..., part], more)
 
         return multiply
+
+
+prepare = FilterParallel

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cpu.conv.base import PIECE_BYTES, Convolution, spans
+from engine.backends.cpu.conv.base import PIECE_BYTES, spans
 from engine.backends.cpu.conv.gather import Geometry, windows
 from engine.backends.cpu.conv.row_blocks import RowBlocked, Shapes
 from engine.backends.cpu.workers import Workers
@@ -23,17 +23,9 @@ def supports(op: ops.Conv2d) -> bool:
     return op.pool is None or op.pools_quads
 
 
-def prepare(op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> Convolution:
-    assert supports(op)
-    return Im2col(op, weight, bias, workers)
-
-
 class Im2col(RowBlocked):
     def __init__(self, op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> None:
-        self.op = op
-        self.bias = bias
-        self.workers = workers
-        self.dtype = weight.dtype
+        super().__init__(op, weight, bias, workers)
         self.weight = as_columns(weight, op.groups)
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
         self.corners = 2 if op.pools_quads else 1
@@ -75,6 +67,9 @@ class Im2col(RowBlocked):
                 np.maximum(first, second, out=first)
 
         return multiply, first
+
+
+prepare = Im2col
 
 
 def as_columns(weight: Array, groups: int = 1) -> Array:

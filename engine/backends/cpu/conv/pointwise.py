@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cpu.conv.base import Convolution, largest_divisor, spans
+from engine.backends.cpu.conv.base import FloatConvolution, largest_divisor, spans
 from engine.backends.cpu.conv.epilogue import LONG_ROW, epilogue
 from engine.backends.cpu.storage import Kernel
 from engine.backends.cpu.workers import Workers
@@ -25,16 +25,9 @@ def supports(op: ops.Conv2d) -> bool:
     return op.is_pointwise and op.groups == 1 and op.pool is None and not op.signed
 
 
-def prepare(op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> Convolution:
-    assert supports(op)
-    return Pointwise(op, weight, bias, workers)
-
-
-class Pointwise(Convolution):
+class Pointwise(FloatConvolution):
     def __init__(self, op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> None:
-        self.op = op
-        self.bias = bias
-        self.workers = workers
+        super().__init__(op, weight, bias, workers)
         filters, depth = weight.shape[:2]
         area = op.out.shape.area
         self.run = largest_divisor(area, _RUN // filters) if filters < LONG_ROW else 1
@@ -97,6 +90,9 @@ class Pointwise(Convolution):
         product, spare = self.workers.carve(worker, dtype, shape, shape)
         runs = pixels // run, run * shape[1]
         return product, product.reshape(runs), spare.reshape(runs)
+
+
+prepare = Pointwise
 
 
 def _pixels(sample: Array) -> Array:

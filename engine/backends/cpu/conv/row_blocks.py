@@ -10,12 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cpu.conv.base import Convolution
+from engine.backends.cpu.conv.base import FloatConvolution
 from engine.backends.cpu.conv.epilogue import Epilogue, epilogue, join_pixels, joins_pixels
 from engine.backends.cpu.conv.gather import Geometry, PaddedRows, take_signs
 from engine.backends.cpu.storage import Kernel
-from engine.backends.cpu.workers import Workers
-from engine.plan import ops
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -40,14 +38,10 @@ class RowBlock:
     residual: Array | None
 
 
-class RowBlocked(Convolution):
+class RowBlocked(FloatConvolution):
     """Padding and epilogue; subclasses compute sums from padded cells."""
 
-    op: ops.Conv2d
-    bias: Array | None
-    workers: Workers
     geometry: Geometry
-    dtype: np.dtype[np.floating]
     spans: list[tuple[int, int]]  # the blocks, in rows of the output
 
     @abstractmethod

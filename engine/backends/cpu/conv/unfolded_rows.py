@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from engine.arrays import Array
-from engine.backends.cpu.conv.base import PIECE_BYTES, Convolution, spans
+from engine.backends.cpu.conv.base import PIECE_BYTES, spans
 from engine.backends.cpu.conv.gather import Geometry
 from engine.backends.cpu.conv.im2col import as_columns
 from engine.backends.cpu.conv.row_blocks import RowBlocked, Shapes
@@ -36,17 +36,9 @@ def supports(op: ops.Conv2d) -> bool:
     )
 
 
-def prepare(op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> Convolution:
-    assert supports(op)
-    return UnfoldedRows(op, weight, bias, workers)
-
-
 class UnfoldedRows(RowBlocked):
     def __init__(self, op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> None:
-        self.op = op
-        self.bias = bias
-        self.workers = workers
-        self.dtype = weight.dtype
+        super().__init__(op, weight, bias, workers)
         self.weight = as_columns(weight)
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
         self.corners = 2 if op.pools_quads else 1
@@ -88,6 +80,9 @@ class UnfoldedRows(RowBlocked):
                 np.maximum(sums[0, 0], sums[0, 1], out=sums[0, 0])
 
         return multiply, sums[0, 0]
+
+
+prepare = UnfoldedRows
 
 
 def _unfolding(geometry: Geometry, cells: Array) -> Array:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cpu.conv.base import Convolution, spans, start_of
+from engine.backends.cpu.conv.base import spans, start_of
 from engine.backends.cpu.conv.gather import Geometry
 from engine.backends.cpu.conv.row_blocks import RowBlocked, Shapes
 from engine.backends.cpu.conv.tiles import (
@@ -54,17 +54,9 @@ def is_worthwhile(op: ops.Conv2d) -> bool:
     )
 
 
-def prepare(op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> Convolution:
-    assert supports(op)
-    return Winograd(op, weight, bias, workers)
-
-
 class Winograd(RowBlocked):
     def __init__(self, op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> None:
-        self.op = op
-        self.bias = bias
-        self.workers = workers
-        self.dtype = weight.dtype
+        super().__init__(op, weight, bias, workers)
         self.weight = transformed(weight, FOUR)
         self.from_cells, self.to_sums = transforms(FOUR, self.dtype)
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
@@ -115,3 +107,6 @@ class Winograd(RowBlocked):
             assemble()
 
         return multiply, sums
+
+
+prepare = Winograd

@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.backends.cpu import blas
-from engine.backends.cpu.conv.base import Convolution, spans
+from engine.backends.cpu.conv.base import FloatConvolution, spans
 from engine.backends.cpu.conv.epilogue import epilogue
 from engine.backends.cpu.conv.gather import Geometry, PaddedRows
 from engine.backends.cpu.conv.tiles import (
@@ -57,17 +57,9 @@ def _tiling(op: ops.Conv2d) -> Tiling | None:
     return None
 
 
-def prepare(op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> Convolution:
-    assert supports(op)
-    return WinogradWholeMap(op, weight, bias, workers)
-
-
-class WinogradWholeMap(Convolution):
+class WinogradWholeMap(FloatConvolution):
     def __init__(self, op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> None:
-        self.op = op
-        self.bias = bias
-        self.workers = workers
-        self.dtype = weight.dtype
+        super().__init__(op, weight, bias, workers)
         tiling = _tiling(op)
         assert tiling is not None
         self.tiling = tiling
@@ -184,3 +176,6 @@ class WinogradWholeMap(Convolution):
             apply(sums[: len(to), :width], spare[: len(to), :width], to, more)
 
         return finish
+
+
+prepare = WinogradWholeMap

@@ -130,6 +130,9 @@ class HostProcessing:
     ) -> TimedTicket[tuple[Array, ...]]:
         return StagedTicket(("network", lambda _: self.forward(scaled(pictures))))
 
+    def settle(self) -> None:
+        """Return at once: how it runs never changes."""
+
     def pin(self, frames: Array) -> None:
         """Do nothing: the host reads pictures where they are."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from engine.arrays import Array
@@ -107,11 +109,7 @@ def crop(op: ops.Crop, buffers: Buffers) -> Kernel:
 def take_step(op: ops.TakeStep, buffers: Buffers) -> Kernel:
     out = buffers.nhwc(op.out)
     src = buffers.nhwc(op.src)[op.step * len(out) : (op.step + 1) * len(out)]
-
-    def run() -> None:
-        np.copyto(out, src)
-
-    return run
+    return partial(np.copyto, out, src)
 
 
 def join_steps(op: ops.JoinSteps, buffers: Buffers) -> Kernel:
@@ -126,22 +124,13 @@ def join_steps(op: ops.JoinSteps, buffers: Buffers) -> Kernel:
 
 
 def store(op: ops.Store, buffers: Buffers) -> Kernel:
-    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
-
-    def run() -> None:
-        np.copyto(out, src)
-
-    return run
+    return partial(np.copyto, buffers.nhwc(op.out), buffers.nhwc(op.src))
 
 
 def load(op: ops.Load, buffers: Buffers) -> Kernel:
     out = buffers.nchw(op.out)
     values = buffers.constant(op.constant).reshape(op.out.shape.sides)
-
-    def run() -> None:
-        out[...] = values
-
-    return run
+    return partial(np.copyto, out, values)
 
 
 def _share_memory(one: Array, other: Array) -> bool:

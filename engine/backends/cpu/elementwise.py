@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from engine.arrays import Array
@@ -124,11 +126,7 @@ def mix(op: ops.Mix, buffers: Buffers) -> Kernel:
 
 def clip(op: ops.Clip, buffers: Buffers) -> Kernel:
     src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
-
-    def run() -> None:
-        np.clip(src, -op.limit, op.limit, out=out)
-
-    return run
+    return partial(np.clip, src, -op.limit, op.limit, out=out)
 
 
 def repair(op: ops.Repair, buffers: Buffers) -> Kernel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -15,12 +16,7 @@ LOWEST = -float(np.finfo(np.float32).max)  # darknet's maximum over no cells, in
 
 
 def max_pool(op: ops.MaxPool, buffers: Buffers) -> Kernel:
-    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
-
-    def run() -> None:
-        pool_max(src, out, op.window)
-
-    return run
+    return partial(pool_max, buffers.nhwc(op.src), buffers.nhwc(op.out), op.window)
 
 
 def pool_max(src: Array, out: Array, window: Window) -> None:

@@ -75,9 +75,6 @@ class CpuProgram(HostProcessing):
         with self._lock, within_memory("cpu"):
             return self._candidates(self._run(images), threshold, hierarchy)
 
-    def settle(self) -> None:
-        """Return at once: how it runs never changes."""
-
     def stages(
         self, images: Array | Sequence[Placed], *, threshold: float | None = None
     ) -> tuple[Stages, Sequence[Any]]:

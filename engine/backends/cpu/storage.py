@@ -12,7 +12,7 @@ from engine.arrays import Array
 from engine.plan.build import Plan
 from engine.plan.ops import Constant, Tensor
 
-Kernel = Callable[[], None]  # runs one op, bound to its arrays
+Kernel = Callable[[], object]  # runs one op, bound to its arrays
 Scales = Mapping[Tensor, float]  # of int8 tensors
 
 

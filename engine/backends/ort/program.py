@@ -43,9 +43,6 @@ class OrtProgram(HostProcessing):
         check_heads(self.plan)
         return self._candidates(self._run(images), threshold, hierarchy)
 
-    def settle(self) -> None:
-        """Return at once: how it runs never changes."""
-
     def stages(
         self, images: Array | Sequence[Placed], *, threshold: float | None = None
     ) -> tuple[Stages, Sequence[Any]]:

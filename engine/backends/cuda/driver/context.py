@@ -14,7 +14,9 @@ from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
 
-from engine.backends.cuda.driver import compiler, cublas, pycuda_loader
+import numpy as np
+
+from engine.backends.cuda.driver import compiler, cublas, graphs, pycuda_loader
 from engine.backends.cuda.driver.cublas import Blas
 from engine.backends.cuda.driver.driver_api import NON_BLOCKING, DriverApi
 from engine.backends.cuda.driver.loaded_kernels import Kernels
@@ -63,8 +65,8 @@ class Context:
     """An open device. Its worker thread runs what allocates, records or frees.
 
     Recorded graphs are launched by any thread that holds `enqueue_lock`, because a round trip
-    to the worker thread would take longer. Methods after `close`, `free_memory` and `time_of` run
-    on the worker thread.
+    to the worker thread would take longer. Methods after `close`, `free_memory` and those that
+    measure run on the worker thread.
     """
 
     def __init__(self, name: str, index: int) -> None:
@@ -136,6 +138,16 @@ class Context:
         end.record(self.stream)
         end.synchronize()
         return float(end.time_since(start))
+
+    def recorded_time_of(self, enqueue: Callable[[], None], repeats: int) -> float:
+        """Return the median milliseconds of what is enqueued, recorded as a graph."""
+        recorded = graphs.record(self.stream.handle, enqueue)
+        try:
+            recorded.launch()
+            return float(np.median([self.time_of(recorded.launch) for _ in range(repeats)]))
+        finally:
+            self.stream.synchronize()
+            recorded.close()
 
     def post(self, function: Callable[[], object]) -> None:
         """Run on the worker thread later, without waiting: for finalizers."""

@@ -212,21 +212,14 @@ class DeviceProgram:
 
     def profile(self, slot: Slot, job: Job, repeats: int) -> list[tuple[Step, float]]:
         """Return the milliseconds of each step alone, many times in one graph; resets state."""
-        stream, runner = self._context.stream, self._running
+        context, runner = self._context, self._running
         self._send(slot, job)
         runner.enqueue(*job.key)
-        stream.synchronize()
+        context.stream.synchronize()
         times = []
         for step in runner.steps:
             enqueue = partial(runner.repeat, step, job.sequences, _COPIES)
-            recorded = graphs.record(stream.handle, enqueue)
-            try:
-                recorded.launch()
-                taken = [self._context.time_of(recorded.launch) / _COPIES for _ in range(repeats)]
-            finally:
-                stream.synchronize()
-                recorded.close()
-            times.append((step, float(np.median(taken))))
+            times.append((step, context.recorded_time_of(enqueue, repeats) / _COPIES))
         self.reset()
         return times
 

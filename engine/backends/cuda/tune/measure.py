@@ -9,7 +9,6 @@ from math import inf, prod
 import numpy as np
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.driver import graphs
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.lower.lowered import Lowered, Step
 from engine.backends.cuda.lower.memory_layout import lay_out_memory
@@ -138,14 +137,7 @@ def measure(
             for each in gpus:
                 step.enqueue(each)
 
-        recorded = graphs.record(stream.handle, enqueue_all)
-        try:
-            recorded.launch()
-            times = [context.time_of(recorded.launch) for _ in range(REPEATS)]
-            return float(np.median(times)) / COPIES
-        finally:
-            stream.synchronize()
-            recorded.close()
+        return context.recorded_time_of(enqueue_all, REPEATS) / COPIES
     finally:
         stream.synchronize()
         block.free()

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from engine.files.cache_folder import folder as folder
@@ -21,6 +22,11 @@ _NOT_TRUSTED = (
     "%s: is ignored: another user owns it or may write to it. "
     "Remove it, or name another folder with ENGINE_CACHE"
 )
+
+
+def key_of(facts: Iterable[str]) -> str:
+    """Return a key that changes with any of the facts."""
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()
 
 
 class Cache:

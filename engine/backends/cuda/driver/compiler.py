@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import re
 import threading
 import warnings
@@ -294,7 +293,7 @@ class Source:
     @property
     def _key(self) -> str:
         facts = [self.text, *self.defines, str(self.capability), self._toolkit.identity]
-        return hashlib.sha256("\0".join(facts).encode()).hexdigest()
+        return compile_cache.key_of(facts)
 
     @property
     def _toolkit(self) -> Toolkit:

@@ -7,7 +7,6 @@ way every time; with a longer limit than the default, tuning continues where it 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -76,9 +75,7 @@ class Tuner:
         self._temporary: set[str] = set()  # chosen before all kernels were compiled
         self._cache = compile_cache.Cache(compile_cache.folder() / "tuned")
         version = context.run(context.driver.get_driver_version)
-        self._key = hashlib.sha256(
-            f"{_identity(context.card.model)}\0{version}".encode()
-        ).hexdigest()
+        self._key = compile_cache.key_of([_identity(context.card.model), str(version)])
         self._load()
 
     def choices_for(self, plan: Plan, target: Target) -> dict[str, Choice]:
@@ -271,7 +268,7 @@ def _network(plan: Plan, target: Target) -> str:
         conv.signature(target, op) if isinstance(op, Conv2d) else type(op).__name__
         for op in plan.ops
     ]
-    return hashlib.sha256("\0".join([target.precision, *facts]).encode()).hexdigest()
+    return compile_cache.key_of([target.precision, *facts])
 
 
 def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> set[tiles.Tile]:
@@ -327,4 +324,4 @@ def fastest(time: Callable[[Choice, float], float], choices: list[Choice]) -> Ch
 def _identity(card: str) -> str:
     """Return a key that changes with the card, kernels, algorithms and rules."""
     facts = [_RULES, card, *conv.ALGORITHMS, *sources.kernels().values()]
-    return hashlib.sha256("\0".join(facts).encode()).hexdigest()
+    return compile_cache.key_of(facts)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from engine.backends.cuda.ops import heads
 from engine.backends.cuda.runtime import detection_buffer
 from engine.plan.build import Plan
 from engine.plan.ops import GridHead, RegionHead, Tensor, YoloHead
@@ -18,7 +19,7 @@ PLAN = Plan(Tensor(0, Shape(3, 8, 8)), (), (), (), heads=(YOLO, REGION))
 
 @pytest.mark.parametrize(("head", "expected"), [(YOLO, 60), (REGION, 18), (GRID, 18)])
 def test_there_is_a_cell_for_every_anchor(head, expected):
-    assert detection_buffer.cells(head) == expected
+    assert heads.cells(head) == expected
 
 
 def test_a_network_without_heads_needs_no_room():

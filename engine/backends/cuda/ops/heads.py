@@ -43,16 +43,30 @@ def region_output(gpu: Gpu, op: ops.RegionOutput) -> None:
     gpu.launch_grid("region_output", (blocks, 1, 1), _REGION_THREADS, **arguments)
 
 
+def cells(head: ops.Head) -> int:
+    """Return the number of candidates that a head can produce for one picture."""
+    if isinstance(head, ops.GridHead):
+        return head.side * head.side * head.boxes
+    if isinstance(head, ops.RegionHead):
+        return head.grid[0] * head.grid[1] * len(head.anchors)
+    assert isinstance(head, ops.YoloHead), head
+    return head.src.shape.area * len(head.anchors)
+
+
+def _launch(gpu: Gpu, kernel: str, head: ops.Head, **own: int) -> None:
+    """Enqueue a decoder, whose work items are the candidates of all pictures."""
+    gpu.launch_map(kernel, head.src, head.src, gpu.rows(head.src) * cells(head), head, **own)
+
+
 def _relative_anchors(target: Target, head: ops.YoloHead, constants: Arrays) -> Arrays:
     return {"anchors": np.divide(head.anchors, head.network).astype(np.float32)}
 
 
 @runs(ops.YoloHead, prepare=_relative_anchors)
 def yolo_candidates(gpu: Gpu, head: ops.YoloHead) -> None:
-    items = gpu.pixels(head.src) * len(head.anchors)
     own = {"count": len(head.anchors), "box": 8 if head.sigmas else 4}
     own |= {"is_new": int(head.new_coords), "point": _POINTS[head.point]}
-    gpu.launch_map("yolo_candidates", head.src, head.src, items, head, **own)
+    _launch(gpu, "yolo_candidates", head, **own)
 
 
 def _region_arrays(target: Target, head: ops.RegionHead, constants: Arrays) -> Arrays:
@@ -64,10 +78,7 @@ def _region_arrays(target: Target, head: ops.RegionHead, constants: Arrays) -> A
 
 def _tree_scratch(target: Target, head: ops.RegionHead) -> int:
     """The probabilities of every class of every anchor, for a head with a tree of classes."""
-    if not head.tree_parents:
-        return 0
-    width, height = head.grid
-    return 4 * target.rows(head.src) * width * height * len(head.anchors) * head.classes
+    return 4 * target.rows(head.src) * cells(head) * head.classes if head.tree_parents else 0
 
 
 @runs(ops.RegionHead, prepare=_region_arrays, workspace=_tree_scratch)
@@ -78,12 +89,10 @@ def region_candidates(gpu: Gpu, head: ops.RegionHead) -> None:
     if head.tree_parents:
         kernel = "tree_candidates"
         own |= {"parents": gpu.array(head, "parents"), "scratch": gpu.workspace}
-    items = gpu.rows(head.src) * width * height * len(head.anchors)
-    gpu.launch_map(kernel, head.src, head.src, items, head, **own)
+    _launch(gpu, kernel, head, **own)
 
 
 @runs(ops.GridHead)
 def grid_candidates(gpu: Gpu, head: ops.GridHead) -> None:
-    items = gpu.rows(head.src) * head.side * head.side * head.boxes
-    own = {"count": head.boxes, "is_root": int(head.square_root)}
-    gpu.launch_map("grid_candidates", head.src, head.src, items, head, **own)
+    is_root = int(head.square_root)
+    _launch(gpu, "grid_candidates", head, count=head.boxes, is_root=is_root)

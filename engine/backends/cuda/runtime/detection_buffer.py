@@ -15,8 +15,9 @@ from itertools import accumulate
 import numpy as np
 
 from engine.arrays import Array
+from engine.backends.cuda.ops.heads import cells
 from engine.plan.build import Plan
-from engine.plan.ops import GridHead, Head, RegionHead, YoloHead
+from engine.plan.ops import Head
 
 HEADER_WORDS = 4  # counter, non-finite flag, padding to 16 bytes
 FLAG = 1  # its word in a header
@@ -86,13 +87,3 @@ def room(plan: Plan, rows: int) -> Room | None:
         per_row=starts[-1],
         firsts=dict(zip(plan.heads, starts, strict=False)),
     )
-
-
-def cells(head: Head) -> int:
-    """Return the number of candidates that a head can produce for one picture."""
-    if isinstance(head, GridHead):
-        return head.side * head.side * head.boxes
-    if isinstance(head, RegionHead):
-        return head.grid[0] * head.grid[1] * len(head.anchors)
-    assert isinstance(head, YoloHead), head
-    return head.src.shape.area * len(head.anchors)

@@ -30,8 +30,8 @@ class Wanted:
     name: str
     variable: str  # environment variable with the path of the file
     pattern: str  # of the file's name
-    linker_names: tuple[str, ...]
     cure: str
+    linker_names: tuple[str, ...] = ()
     is_program: bool = False
 
 
@@ -39,7 +39,7 @@ def _package(name: str, file: str, package: str) -> Wanted:
     """Return a library of a CUDA toolkit, which is also a wheel."""
     names = tuple(f"{file}.so{version}" for version in (".13", ".12", ""))
     cure = f"Run: pip install {package}"
-    return Wanted(name, f"ENGINE_{file.upper()}", f"{file}.so.*", names, cure)
+    return Wanted(name, f"ENGINE_{file.upper()}", f"{file}.so.*", cure, names)
 
 
 DRIVER = Wanted(
@@ -56,7 +56,6 @@ NVCC = Wanted(
     name="nvcc",
     variable="ENGINE_NVCC",
     pattern="nvcc",
-    linker_names=("nvcc",),
     cure="Run: pip install nvidia-cuda-nvcc",
     is_program=True,
 )

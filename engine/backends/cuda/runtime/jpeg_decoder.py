@@ -101,7 +101,7 @@ class CardJpegDecoder:
             try:
                 found = self._decode(jpegs)
             except Exception as error:  # whatever it is, the CPU can go on
-                self._fail(error)
+                self._fail(str(error) or type(error).__name__)
         decoded = len(found) - found.count(None)
         self._counts[0] += decoded
         self._counts[1] += len(found) - decoded
@@ -117,24 +117,20 @@ class CardJpegDecoder:
         images = np.zeros(len(jpegs), nvjpeg.IMAGE)
         images["channel"][:, 0] = np.array(starts, np.uint64) + np.uint64(lease.pointer)
         images["pitch"][:, 0] = pitches
-        are_decoded = self._in_unit(jpegs, images)
+        with self._context.entered():
+            unit = self._units.get()
+            try:
+                are_decoded = [False] * len(jpegs) if unit is None else unit.decode(jpegs, images)
+            finally:
+                self._units.put(unit)
         return [
             DecodedJpeg(lease.pointer + start, pitch, lease) if is_decoded else None
             for start, pitch, is_decoded in zip(starts, pitches, are_decoded, strict=True)
         ]
 
-    def _in_unit(self, jpegs: Sequence[PlainJpeg], images: Array) -> list[bool]:
-        with self._context.entered():
-            unit = self._units.get()
-            try:
-                return [False] * len(jpegs) if unit is None else unit.decode(jpegs, images)
-            finally:
-                self._units.put(unit)
-
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, reason: str) -> None:
         if self.is_usable:
             self.is_usable = False
-            reason = str(error) or type(error).__name__
             _log.warning(
                 "%s: decode: gpu: %s. The CPU decodes JPEGs from now on", self._context.name, reason
             )

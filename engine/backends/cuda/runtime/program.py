@@ -427,7 +427,7 @@ class CudaProgram:
             self._stage_pixels(arrays, arrangement.offsets, slot)
         is_there = (isinstance(each.pixels, DevicePixels) for each in placed)
         if len(arrays) < len(placed) and any(is_there):
-            slot.keep([each.pixels for each in placed])
+            slot.held = [each.pixels for each in placed]
 
     def _stage_pixels(self, arrays: Sequence[Array], offsets: Sequence[int], slot: Slot) -> None:
         if self._context.pinned_memory.contains(arrays):

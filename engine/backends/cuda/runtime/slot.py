@@ -111,9 +111,8 @@ class Slot:
         self.outputs: Array | None = None
         try:
             self.settings = self._page_locked(sizes.settings_bytes, np.uint8)
-            self.settings_there = self._on_card(
-                sizes.settings_bytes
-            )  # copied to their final address when the run starts
+            # The run copies them to their final address when it starts.
+            self.settings_there = self._on_card(sizes.settings_bytes)
             self.kept = self._page_locked(sizes.kept_near, np.uint32)
             self.found = np.empty(0, np.uint32)
             if sizes.found_copied:
@@ -143,10 +142,6 @@ class Slot:
     def read_block(self) -> None:
         """Let the kernels read the only picture in the block."""
         self._settings[_FIRST_PIXELS] = _POINTER.pack(self.block)
-
-    def keep(self, pictures: Sequence[object]) -> None:
-        """Keep what the run reads where it is, until the slot is used for something else."""
-        self.held = pictures
 
     def make_room(self, size: int) -> None:
         """Grow the input memory geometrically; after a failure the slot has none."""

@@ -119,7 +119,7 @@ class Depthwise(Convolution):
         self.workers = workers
         self.dtype = self.depth.weight.dtype
         self.shape = self.depth.op.out.shape
-        self.geometry = Geometry.of(self.depth.op, out_width=self.shape.width)
+        self.geometry = Geometry(self.depth.op, out_width=self.shape.width)
         self.sorted = SortedRows(self.geometry)
         self.pixels = largest_divisor(self.shape.width, _RUN // self.shape.channels)  # of one run
         self.taps = list(self.sorted.taps(self.depth.weight, self.pixels))

@@ -43,7 +43,7 @@ class FilterParallel(FloatConvolution):
         self.parts = tuple(as_columns(weight[part]) for part in self.filters)
         self.weights = self.parts if bias is None else (*self.parts, bias)
         shape = op.out.shape
-        self.geometry = Geometry.of(op, out_width=shape.width)
+        self.geometry = Geometry(op, out_width=shape.width)
         self.spans = spans(shape.height, -(-shape.height // _GATHER_PIECES))
         depth = math.prod(op.weight.shape[1:])
         self.columns_shape = (shape.height, shape.width, depth)

@@ -13,54 +13,33 @@ from engine.plan import ops
 
 @dataclass(frozen=True)
 class Geometry:
-    """The geometry of a convolution's windows; `left` and `top` are cells of padding."""
+    """The rows of cells, padding included, that windows of a convolution cover."""
 
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    top: int
-    left: int
-    height: int  # of the input
-    width: int
-    channels: int
-    out_width: int
-    fill: int = 0  # the value of cells outside
-    signed: bool = False
+    op: ops.Conv2d
+    out_width: int  # windows of a row
 
-    @classmethod
-    def of(cls, op: ops.Conv2d, *, out_width: int) -> Geometry:
-        shape = op.src.shape
-        top, left, _, _ = op.padding
-        return cls(
-            op.kernel,
-            op.stride,
-            op.dilation,
-            top,
-            left,
-            shape.height,
-            shape.width,
-            shape.channels,
-            out_width,
-            fill=-1 if op.signed else 0,
-            signed=op.signed,
-        )
+    @property
+    def channels(self) -> int:
+        return self.op.src.shape.channels
 
     def padded_rows(self, rows: int) -> int:
         """Return how many rows of cells, padding included, `rows` rows of windows cover."""
-        return (rows - 1) * self.stride[0] + self.dilation[0] * (self.kernel[0] - 1) + 1
+        op = self.op
+        return (rows - 1) * op.stride[0] + op.dilation[0] * (op.kernel[0] - 1) + 1
 
     @property
     def padded_width(self) -> int:
-        return (self.out_width - 1) * self.stride[1] + self.dilation[1] * (self.kernel[1] - 1) + 1
+        op = self.op
+        return (self.out_width - 1) * op.stride[1] + op.dilation[1] * (op.kernel[1] - 1) + 1
 
     @property
     def left_border(self) -> int:
-        return min(self.left, self.padded_width)
+        return min(self.op.padding[1], self.padded_width)
 
     @property
     def inner_width(self) -> int:
         """The columns of the input that windows reach."""
-        return min(self.width, self.padded_width - self.left_border)
+        return min(self.op.src.shape.width, self.padded_width - self.left_border)
 
     def padded_shape(self, rows: int) -> tuple[int, int, int]:
         """Return the shape of scratch for `rows` rows of windows, with a row for outer borders."""
@@ -78,10 +57,11 @@ class PaddedRows:
         self.geometry = geometry
         first, last = span
         self.rows = last - first
-        start = first * geometry.stride[0] - geometry.top
+        start = first * geometry.op.stride[0] - geometry.op.padding[0]
         stop = start + geometry.padded_rows(self.rows)
         self.above = min(max(0, -start), stop - start)
-        self.below = min(max(0, stop - geometry.height), stop - start - self.above)
+        height = geometry.op.src.shape.height
+        self.below = min(max(0, stop - height), stop - start - self.above)
         inside = slice(start + self.above, stop - self.below)
         self.source = sample[inside, : geometry.inner_width]
 
@@ -130,10 +110,10 @@ def windows(geometry: Geometry, padded: Array, rows: int, *, quads: bool = False
     cells of a pool, which then is a maximum over four arrays.
     """
     step_y, step_x, step_c = padded.strides
-    (kernel_y, kernel_x), (dilate_y, dilate_x) = geometry.kernel, geometry.dilation
-    y, x = step_y * geometry.stride[0], step_x * geometry.stride[1]
-    taps = (kernel_y, kernel_x, geometry.channels)
-    tap_steps = (step_y * dilate_y, step_x * dilate_x, step_c)
+    op = geometry.op
+    y, x = step_y * op.stride[0], step_x * op.stride[1]
+    taps = (*op.kernel, geometry.channels)
+    tap_steps = (step_y * op.dilation[0], step_x * op.dilation[1], step_c)
     columns = geometry.out_width
     shape: tuple[int, ...] = (rows, columns, *taps)
     steps: tuple[int, ...] = (y, x, *tap_steps)

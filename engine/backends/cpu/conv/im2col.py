@@ -30,7 +30,7 @@ class Im2col(RowBlocked):
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
         self.corners = 2 if op.pools_quads else 1
         shape = op.out.shape
-        self.geometry = Geometry.of(op, out_width=shape.width * self.corners)
+        self.geometry = Geometry(op, out_width=shape.width * self.corners)
         row = shape.width * self.corners**2 * weight[0].size * op.groups
         self.spans = spans(shape.height, PIECE_BYTES // (row * self.dtype.itemsize))
         self.reserve()

@@ -94,9 +94,9 @@ class RowBlocked(FloatConvolution):
 
     def _run(self, block: BlockScratch, piece: RowBlock, finish: Epilogue) -> None:
         for border in block.borders:
-            border.fill(self.geometry.fill)
+            border.fill(-1 if self.op.signed else 0)
         np.copyto(block.cells, piece.rows.source)
-        if self.geometry.signed:
+        if self.op.signed:
             take_signs(block.cells)
         block.multiply()
         finish(block.sums, block.spare, piece.out, piece.residual)

@@ -54,10 +54,11 @@ class Taps:
         kernel, columns, run = self.weight.shape
         pixels = run // rows.shape[-1]
         y, x, item = rows.strides
+        op = geometry.op
         return as_strided(
             rows[:, self.first :],
             (kernel, columns, out_rows, geometry.out_width // pixels, run),
-            (y * geometry.dilation[0], x * self.step, y * geometry.stride[0], x * pixels, item),
+            (y * op.dilation[0], x * self.step, y * op.stride[0], x * pixels, item),
             writeable=False,
         )
 
@@ -65,7 +66,7 @@ class Taps:
 class SortedRows:
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
-        self.stride = geometry.stride[1]
+        self.stride = geometry.op.stride[1]
         self.width = -(-geometry.padded_width // self.stride)
         self.planes = [self._plane(remainder) for remainder in range(self.stride)]
 
@@ -77,7 +78,7 @@ class SortedRows:
     def taps(self, weight: Array, pixels: int) -> Iterator[Taps]:
         """Yield the taps of each plane; `weight` (c, i, j) is repeated for runs of `pixels`."""
         tiled = np.tile(weight.transpose(1, 2, 0), (1, 1, pixels))
-        places = np.arange(tiled.shape[1]) * self.geometry.dilation[1]
+        places = np.arange(tiled.shape[1]) * self.geometry.op.dilation[1]
         for plane in range(self.stride):
             (mine,) = np.nonzero(places % self.stride == plane)
             if len(mine):

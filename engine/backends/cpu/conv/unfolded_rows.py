@@ -43,7 +43,7 @@ class UnfoldedRows(RowBlocked):
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
         self.corners = 2 if op.pools_quads else 1
         shape = op.out.shape
-        self.geometry = Geometry.of(op, out_width=shape.width * self.corners)
+        self.geometry = Geometry(op, out_width=shape.width * self.corners)
         self.run = op.kernel[1] * op.src.shape.channels  # values of one row of a window
         row = shape.width * self.corners**2 * (op.stride[0] * self.run + shape.channels)
         self.spans = spans(shape.height, PIECE_BYTES // (row * self.dtype.itemsize))
@@ -88,6 +88,7 @@ prepare = UnfoldedRows
 def _unfolding(geometry: Geometry, cells: Array) -> Array:
     """View padded cells (y, x, c) as (x, y, j, c), the rows of all windows."""
     step_y, step_x, step_c = cells.strides
-    shape = geometry.out_width, len(cells), geometry.kernel[1], geometry.channels
-    steps = step_x * geometry.stride[1], step_y, step_x * geometry.dilation[1], step_c
+    op = geometry.op
+    shape = geometry.out_width, len(cells), op.kernel[1], geometry.channels
+    steps = step_x * op.stride[1], step_y, step_x * op.dilation[1], step_c
     return as_strided(cells, shape, steps, writeable=False)

@@ -63,7 +63,7 @@ class Winograd(RowBlocked):
         self.corners = 2 if op.pools_quads else 1
         shape = op.out.shape
         self.across = FOUR.count(shape.width * self.corners)
-        self.geometry = Geometry.of(op, out_width=self.across * FOUR.side)
+        self.geometry = Geometry(op, out_width=self.across * FOUR.side)
         tile = FOUR.seen**2 * max(weight.shape[:2]) * self.dtype.itemsize
         tiles = _PIECE_BYTES // tile
         down = spans(FOUR.count(shape.height * self.corners), tiles // self.across)

@@ -70,7 +70,7 @@ class WinogradWholeMap(FloatConvolution):
         shape = op.out.shape
         self.across = tiling.count(shape.width * self.corners)
         self.down = tiling.count(shape.height * self.corners)
-        self.geometry = Geometry.of(op, out_width=self.across * self.tiling.side)
+        self.geometry = Geometry(op, out_width=self.across * self.tiling.side)
         self.row_spans = spans(self.down, -(-self.down // _ROW_PIECES))
         self.left_shape = self.tiling.seen**2, self.down * self.across, channels
         self.product_shape = self.tiling.seen**2, self.down * self.across, filters

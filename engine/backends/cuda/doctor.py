@@ -8,7 +8,6 @@ from importlib import metadata
 
 from engine import extras
 from engine.backends.cuda.driver import compile_cache, cublas, library, pycuda_loader
-from engine.backends.cuda.driver.library import Wanted
 from engine.errors import EngineError
 
 
@@ -37,7 +36,7 @@ def examine() -> list[Finding]:
     return [*findings, _devices()]
 
 
-def _file(wanted: Wanted) -> Finding:
+def _file(wanted: library.Wanted) -> Finding:
     try:
         found = library.search(wanted)
     except EngineError as error:  # an environment variable names a missing file

@@ -15,10 +15,8 @@ import numpy as np
 from engine.arrays import Array
 from engine.backends.cuda.conv import kernel_args, tensor_cores
 from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
-from engine.backends.cuda.conv.kernel_args import struct
 from engine.backends.cuda.conv.tensor_cores import AMPERE, COMMON, HOPPER, TURING
 from engine.backends.cuda.driver import tiles
-from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.backends.cuda.ops.target import BLOCK_RESERVED, most_shared_bytes
 from engine.plan import ops
@@ -48,11 +46,11 @@ _RATES = {TURING: 400, AMPERE: 800, (8, 6): 240, (8, 9): 240, HOPPER: 550}
 _FAST_TF32 = (AMPERE, HOPPER)
 
 
-Args = struct("implicit_gemm.cu", "KernelArgs", Output=kernel_args.Output)
+Args = kernel_args.struct("implicit_gemm.cu", "KernelArgs", Output=kernel_args.Output)
 
 
 @dataclass(frozen=True)
-class MmaTile(Tile):
+class MmaTile(tiles.Tile):
     """A thread block computes rows x columns outputs, in slices of `depth` values of k."""
 
     rows: Annotated[int, "BM"]

@@ -12,7 +12,6 @@ from math import prod
 from typing import Annotated
 
 from engine.backends.cuda.conv import sm90_base
-from engine.backends.cuda.conv.sm90_base import Sm90Algorithm, Sm90Tile
 from engine.backends.cuda.conv.tensor_cores import launch as launch_tile
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.ops.gpu import Gpu, Target
@@ -27,7 +26,7 @@ _START = 8000  # cycles to start a block and load its weights
 
 
 @dataclass(frozen=True)
-class DirectTile(Sm90Tile):
+class DirectTile(sm90_base.Sm90Tile):
     """rows are the pixels of a team, a square of the map."""
 
     kernel: str = "sm90_direct_tiles"
@@ -59,7 +58,7 @@ class DirectTile(Sm90Tile):
 
 
 @dataclass(frozen=True)
-class DirectTiles(Sm90Algorithm):
+class DirectTiles(sm90_base.Sm90Algorithm):
     family = "sm90_direct_tiles"
     pool = keep = int8 = True
 

@@ -13,10 +13,8 @@ from typing import Annotated, Any
 
 from engine.backends.cuda.conv import kernel_args, sm90_base, tensor_cores
 from engine.backends.cuda.conv.kernel_args import KernelArgs, struct
-from engine.backends.cuda.conv.sm90_base import Sm90Tile
 from engine.backends.cuda.conv.sm90_rgb_stem import RGB_STEM
 from engine.backends.cuda.driver import launch
-from engine.backends.cuda.driver.launch import TensorMap
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import COLOUR_PITCH, Choice, Target
@@ -43,7 +41,7 @@ BottleneckArgs = struct("sm90_fused_bottleneck.cu", "FirstArgs")
 
 
 @dataclass(frozen=True)
-class FusedTile(Sm90Tile):
+class FusedTile(sm90_base.Sm90Tile):
     """rows are pixels and columns filters of the second convolution, `depth` the input's."""
 
     between: Annotated[int, "BETWEEN"] = _BETWEEN
@@ -155,7 +153,7 @@ class FusedPair(ABC):
     @abstractmethod
     def _first_arguments(
         self, gpu: Gpu, chain: ops.Chain, tile: FusedTile
-    ) -> tuple[KernelArgs | TensorMap, ...]:
+    ) -> tuple[KernelArgs | launch.TensorMap, ...]:
         """Return the kernel's arguments before those of the second convolution."""
 
 
@@ -247,7 +245,7 @@ class FusedBottleneck(FusedPair):
 
     def _first_arguments(
         self, gpu: Gpu, chain: ops.Chain, tile: FusedTile
-    ) -> tuple[KernelArgs | TensorMap, ...]:
+    ) -> tuple[KernelArgs | launch.TensorMap, ...]:
         boxes = launch.boxes_map(
             sm90_base.source(gpu, chain.links[0], tile),
             height=_HEIGHT + _TAPS[0] - 1,

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from engine.backends.cuda.conv import sm90_base
-from engine.backends.cuda.conv.sm90_base import Sm90Algorithm, Sm90Tile
 from engine.backends.cuda.conv.tensor_cores import launch as launch_tile
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.ops.gpu import Gpu, Target
@@ -22,7 +21,7 @@ _START = 6000  # cycles to start a block
 
 
 @dataclass(frozen=True)
-class PingPongTile(Sm90Tile):
+class PingPongTile(sm90_base.Sm90Tile):
     """rows x columns are those of a team, `consumers` its warpgroups."""
 
     kernel: str = "sm90_pingpong"
@@ -40,7 +39,7 @@ class PingPongTile(Sm90Tile):
         return ring + 8 * self.teams + biases + sm90_base.ALIGNMENT
 
 
-class PersistentGemm(Sm90Algorithm):
+class PersistentGemm(sm90_base.Sm90Algorithm):
     """As many blocks as fit, each of which computes tile after tile."""
 
     @abstractmethod

@@ -11,15 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from engine.backends.cuda.conv import kernel_args, sm90_base, tensor_cores
-from engine.backends.cuda.conv.sm90_base import (
-    ALIGNMENT,
-    BARRIERS,
-    MOST_SHARED,
-    SM_SHARED,
-    Sm90Algorithm,
-    Sm90Tile,
-)
-from engine.backends.cuda.conv.tensor_cores import launch as launch_tile
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.driver.tiles import MODES
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
@@ -71,7 +62,7 @@ _ROW_PADDING = 8  # results between the rows of the epilogue, as in ROW_PITCH of
 
 
 @dataclass(frozen=True)
-class SplitKTile(Sm90Tile):
+class SplitKTile(sm90_base.Sm90Tile):
     kernel: str = "sm90_splitk"
     upsample: int = 1  # how often a result is repeated in each direction
 
@@ -86,7 +77,7 @@ class SplitKTile(Sm90Tile):
 
     @property
     def shared_bytes(self) -> int:
-        return self._before_inbox + ALIGNMENT
+        return self._before_inbox + sm90_base.ALIGNMENT
 
     @property
     def ring_bytes(self) -> int:
@@ -98,7 +89,7 @@ class SplitKTile(Sm90Tile):
     @property
     def _before_inbox(self) -> int:
         """The ring, barriers and biases."""
-        return self.ring_bytes + (self.stages + 1) * BARRIERS + self.bias_bytes
+        return self.ring_bytes + (self.stages + 1) * sm90_base.BARRIERS + self.bias_bytes
 
     def inbox_bytes(self, split: int) -> int:
         """Return the size of the partial sums of the columns that a block of a cluster owns."""
@@ -112,8 +103,8 @@ class SplitKTile(Sm90Tile):
         """
         before, outbox = self._before_inbox, self.outbox_bytes(split)
         size = self.inbox_bytes(split)
-        most = min(SM_SHARED // self.blocks - BLOCK_RESERVED, MOST_SHARED)
-        fits_after = before + size + ALIGNMENT <= most
+        most = min(sm90_base.SM_SHARED // self.blocks - BLOCK_RESERVED, sm90_base.MOST_SHARED)
+        fits_after = before + size + sm90_base.ALIGNMENT <= most
         return before if fits_after or outbox + size > self.ring_bytes else outbox
 
     def shared_by(self, split: int) -> int:
@@ -131,7 +122,7 @@ class SplitKTile(Sm90Tile):
 
 
 @dataclass(frozen=True)
-class SplitK(Sm90Algorithm):
+class SplitK(sm90_base.Sm90Algorithm):
     """One tile shape, with the sum over k shared by a cluster of `split` blocks."""
 
     family = "sm90_splitk"
@@ -183,7 +174,7 @@ class SplitK(Sm90Algorithm):
             return True
         if tile.outbox_bytes(self.split) > tile.ring_bytes:
             return False
-        if tile.shared_by(self.split) > MOST_SHARED:
+        if tile.shared_by(self.split) > sm90_base.MOST_SHARED:
             return False
         blocks = self.down(target, op) * tile.across(op) * self.split
         return blocks <= _MOST_BLOCKS and _steps(target, op) >= _LEAST_STEPS * self.split
@@ -200,7 +191,7 @@ class SplitK(Sm90Algorithm):
         inbox = tile.inbox(split) if split > 1 else 0
         arguments = sm90_base.arguments(gpu, op, tile, blocks=blocks, split=split, inbox=inbox)
         shared, src = tile.shared_by(split), self.source(gpu, op)
-        launch_tile(gpu, tile, blocks, *src, arguments, shared=shared, cluster=split)
+        tensor_cores.launch(gpu, tile, blocks, *src, arguments, shared=shared, cluster=split)
 
     def source(self, gpu: Gpu, op: ops.Conv2d) -> tuple[ctypes.Structure, ...]:
         """Return the arguments that tell how the input is loaded."""

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engine.backends.cuda.driver import compiler, cublas, graphs, pycuda_loader
-from engine.backends.cuda.driver.cublas import Blas
 from engine.backends.cuda.driver.driver_api import NON_BLOCKING, DriverApi
 from engine.backends.cuda.driver.loaded_kernels import Kernels
 from engine.backends.cuda.driver.pinned_memory import PinnedMemory
@@ -195,7 +194,7 @@ class Context:
         self._open_parts.callback(self._close_kernels)
         self._workspace: Any = None
         self._open_parts.callback(self._free_workspace)
-        self.blas = Blas(self.stream.handle, self._blas_workspace)
+        self.blas = cublas.Blas(self.stream.handle, self._blas_workspace)
         self._open_parts.callback(self.blas.close)
         self.pinned_memory = PinnedMemory(self.driver_api, self.post)
         self._open_parts.callback(self.pinned_memory.close)

@@ -13,7 +13,7 @@ from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.runtime.jpeg_decoder import CardJpegDecoder
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
-from tests.backends.cuda.nvjpeg_host import HostNvjpeg
+from tests.backends.cuda.nvjpeg_host import HostNvjpeg, install
 from tests.small_models import SMALLEST
 from tools import around_a_run
 from tools.around_a_run import AroundARun
@@ -60,7 +60,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(around_a_run, name, value)
     with on_tape(HostDevice()) as device:
         monkeypatch.setattr("engine.backends.open_device", lambda name: device)
-        decoder = CardJpegDecoder(device.context, HostNvjpeg(), lambda: None)
+        install(monkeypatch, HostNvjpeg())
+        decoder = CardJpegDecoder(device.context)
         monkeypatch.setattr(CudaDevice, "open_decoder", lambda device: decoder)
         monkeypatch.setattr(CudaDevice, "close", lambda self: None)
         yield AroundARun(tmp_path, device="cuda:0", jpegs=tmp_path, quick=True)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
+from engine.backends.cuda.driver import nvjpeg
 from engine.errors import DeviceError
 from engine.vision.plain_jpeg import PlainJpeg
 
 LARGEST_SIDE = 16384
+
+
+def install(patch: pytest.MonkeyPatch, library: Callable[[], HostNvjpeg]) -> None:
+    """Let decoders that are opened from now on use this library."""
+    patch.setattr(nvjpeg, "BatchDecoder", library)
+    patch.setattr(nvjpeg, "check_version", lambda: None)
 
 
 class HostNvjpeg:

@@ -17,8 +17,7 @@ import engine
 from engine.backends import frame_picture
 from engine.backends.base import NoJpegEngineError, Nv12
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.driver import nvjpeg
-from engine.backends.cuda.runtime import card_videos, jpeg_decoder
+from engine.backends.cuda.runtime import card_videos
 from engine.backends.cuda.runtime.card_videos import CardVideos
 from engine.benchmark import sources
 from engine.errors import DeviceError, ImageError
@@ -29,7 +28,7 @@ from tests import needs
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice
 from tests.backends.cuda.nvdec_host import HostNvdec, posing
-from tests.backends.cuda.nvjpeg_host import HostNvjpeg
+from tests.backends.cuda.nvjpeg_host import HostNvjpeg, install
 from tests.devices import open_or_skip
 
 av = needs.package("av")
@@ -358,9 +357,7 @@ def detectors(
     host: HostDevice, tiny_detector: Any, nvdec: HostNvdec, monkeypatch: pytest.MonkeyPatch
 ) -> Pair:
     """Detectors whose videos are decoded on the card, and on the CPU; both run on the card."""
-    monkeypatch.setattr(nvjpeg, "check_version", lambda: None)
-    made = (HostNvjpeg(), lambda: None)
-    monkeypatch.setattr(jpeg_decoder.CardJpegDecoder.__init__, "__defaults__", made)
+    install(monkeypatch, HostNvjpeg())
     monkeypatch.setattr("engine.backends.open_device", lambda name: host)
 
     def load(decode: str) -> engine.Detector:

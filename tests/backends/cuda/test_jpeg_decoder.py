@@ -32,7 +32,7 @@ from engine.vision.batch_decoder import BatchDecoder
 from engine.vision.plain_jpeg import PlainJpeg, plain_jpeg
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
-from tests.backends.cuda.nvjpeg_host import HostNvjpeg
+from tests.backends.cuda.nvjpeg_host import HostNvjpeg, install
 from tests.devices import open_or_skip
 from tests.vision.test_batch_decoder import started
 
@@ -75,13 +75,15 @@ def encoded(form: str) -> bytes:
 
 
 @pytest.fixture
-def library_of_host() -> HostNvjpeg:
-    return HostNvjpeg()
+def library_of_host(monkeypatch: pytest.MonkeyPatch) -> HostNvjpeg:
+    library = HostNvjpeg()
+    install(monkeypatch, library)
+    return library
 
 
 @pytest.fixture
 def decoder(host: HostDevice, library_of_host: HostNvjpeg) -> Iterator[CardJpegDecoder]:
-    made = CardJpegDecoder(host.context, library_of_host, lambda: None)
+    made = CardJpegDecoder(host.context)
     yield made
     made.close()
 
@@ -211,7 +213,7 @@ def test_memory_that_others_use_up_is_no_failure(library_of_host: HostNvjpeg) ->
     class Full(HostDevice): ...
 
     with on_tape(Full()) as device:
-        decoder = CardJpegDecoder(device.context, library_of_host, lambda: None)
+        decoder = CardJpegDecoder(device.context)
 
         def mem_alloc(size: int) -> Any:
             raise DeviceError("host: out of memory")
@@ -225,7 +227,7 @@ def test_memory_that_others_use_up_is_no_failure(library_of_host: HostNvjpeg) ->
 def test_a_closed_decoder_leaves_everything_to_the_cpu(
     host: HostDevice, library_of_host: HostNvjpeg
 ) -> None:
-    decoder = CardJpegDecoder(host.context, library_of_host, lambda: None)
+    decoder = CardJpegDecoder(host.context)
     (kept,) = decoder.decode(plain(jpeg()))
     assert library_of_host.made == library_of_host.open == jpeg_decoder._UNITS
     decoder.close()
@@ -240,14 +242,15 @@ def test_a_closed_decoder_leaves_everything_to_the_cpu(
 
 
 def test_threads_that_wait_for_a_closed_decoder_leave_their_jpegs_to_the_cpu(
-    host: HostDevice,
+    host: HostDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Slow(HostNvjpeg):
         def decode(self, *arguments: Any) -> bool:
             time.sleep(0.1)
             return super().decode(*arguments)
 
-    decoder = CardJpegDecoder(host.context, Slow(), lambda: None)
+    install(monkeypatch, Slow())
+    decoder = CardJpegDecoder(host.context)
     host.context.post(lambda: time.sleep(0.3))  # so that all threads have looked at is_usable
     jpegs = plain(jpeg())
     with ThreadPoolExecutor(4) as threads:
@@ -261,7 +264,7 @@ def test_threads_that_wait_for_a_closed_decoder_leave_their_jpegs_to_the_cpu(
 def test_an_interrupted_close_can_be_repeated(
     host: HostDevice, library_of_host: HostNvjpeg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decoder = CardJpegDecoder(host.context, library_of_host, lambda: None)
+    decoder = CardJpegDecoder(host.context)
     units = decoder._units
 
     def interrupted() -> None:
@@ -278,7 +281,7 @@ def test_an_interrupted_close_can_be_repeated(
 def test_memory_is_not_used_again_before_a_batch_that_failed_has_ended(
     host: HostDevice, library_of_host: HostNvjpeg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decoder = CardJpegDecoder(host.context, library_of_host, lambda: None)
+    decoder = CardJpegDecoder(host.context)
     waited: list[int] = []
     monkeypatch.setattr(host.context.driver_api, "wait", waited.append)
     library_of_host.break_at = 0
@@ -348,15 +351,16 @@ def test_a_card_without_a_jpeg_engine_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_decoder_that_opens_by_half_leaves_nothing_behind(
-    host: HostDevice, library_of_host: HostNvjpeg
+    host: HostDevice, library_of_host: HostNvjpeg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make() -> HostNvjpeg:
         if library_of_host.open:
             raise DeviceError("out of memory")
         return library_of_host()
 
+    install(monkeypatch, make)
     with pytest.raises(DeviceError, match="out of memory"):
-        CardJpegDecoder(host.context, make, lambda: None)
+        CardJpegDecoder(host.context)
     assert library_of_host.open == 0
     assert not host.context.driver_api.events
 
@@ -396,7 +400,7 @@ def detectors(
     """Detectors whose pictures are decoded on the card, and on the CPU; both run on the card."""
 
     def open_decoder(device: CudaDevice) -> CardJpegDecoder:
-        device._decoders.append(CardJpegDecoder(device._context, library_of_host, lambda: None))
+        device._decoders.append(CardJpegDecoder(device._context))
         return device._decoders[-1]
 
     monkeypatch.setattr(CudaDevice, "open_decoder", open_decoder)

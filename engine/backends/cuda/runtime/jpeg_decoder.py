@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 
@@ -28,12 +27,12 @@ _log = logging.getLogger("engine")
 class _Unit:
     """A decoder of the library with its stream; it decodes one batch at a time."""
 
-    def __init__(self, context: Context, make: Callable[[], Any]) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
         api = context.driver_api
         self._stream, self._event = api.new_stream(), api.event()
         try:
-            self._library = make()
+            self._library = nvjpeg.BatchDecoder()
         except BaseException:
             self._free()
             raise
@@ -52,11 +51,10 @@ class _Unit:
     def _run(self, jpegs: Sequence[PlainJpeg], images: Array) -> bool:
         api = self._context.driver_api
         try:
-            is_decoded: bool = self._library.decode(jpegs, images, self._stream)
+            return self._library.decode(jpegs, images, self._stream)
         finally:  # the memory is used again, also after a refusal or an error
             api.record(self._event, self._stream)
             api.wait(self._event)
-        return is_decoded
 
     def close(self) -> None:
         self._library.close()
@@ -70,22 +68,17 @@ class _Unit:
 class CardJpegDecoder:
     """Decodes what the card can; for any thread."""
 
-    def __init__(
-        self,
-        context: Context,
-        make: Callable[[], Any] = nvjpeg.BatchDecoder,
-        check_version: Callable[[], None] = nvjpeg.check_version,
-    ) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
         self._blocks = DeviceBlocks(context)
         self._units: SimpleQueue[_Unit | None] = SimpleQueue()  # None once they are closed
         self._made = 0
         self.is_usable = True
         self._counts = [0, 0]  # decoded here, and left to the CPU
-        context.run(check_version)
+        context.run(nvjpeg.check_version)
         try:
             for _ in range(_UNITS):
-                self._units.put(context.run(lambda: _Unit(context, make), _Unit.close))
+                self._units.put(context.run(lambda: _Unit(context), _Unit.close))
                 self._made += 1
         except BaseException:
             self._close_units()

@@ -96,8 +96,8 @@ class Slot:
         self._calls = calls
         self._allocations: list[Any] = []
         self._events: list[int] = []
-        self._staging: tuple[Any, ...] = ()
-        self._finds: tuple[Any, ...] = ()
+        self._staging: list[Any] = []
+        self._finds: list[Any] = []
         self.room = 0  # bytes of images or pictures
         self.found_words = 0  # copied back of the candidates of the last run
         self.sent = 0  # bytes of images or pictures uploaded ahead of the rest
@@ -147,13 +147,13 @@ class Slot:
         """Grow the input memory geometrically; after a failure the slot has none."""
         size = max(size, min(int(self.room * _GROWTH), picture_staging.MOST_BYTES))
         size = -(-size // WORD) * WORD  # whole floats
-        self._free_staging()
-        block = self._driver.mem_alloc(size)
-        self._staging = (block,)
+        self.room = 0
+        _free(self._staging)
+        self._staging.append(self._driver.mem_alloc(size))
+        self.block = int(self._staging[0])
         self.staged = self._driver.pagelocked_empty(size, np.uint8)
-        self._staging = (block, self.staged.base)
-        self.staged_at = begin_of(self.staged)
-        self.block, self.room = int(block), size
+        self._staging.append(self.staged.base)
+        self.staged_at, self.room = begin_of(self.staged), size
 
     def make_room_for_outputs(self) -> None:
         """Allocate the memory for outputs, which runs that end with boxes do not need."""
@@ -166,8 +166,9 @@ class Slot:
         """Grow the memory for candidates geometrically."""
         words = max(words, int(self.found.size * _GROWTH))
         made = self._driver.pagelocked_empty(words, np.uint32)  # on failure the old one stays
-        self._free_finds()
-        self.found, self._finds = made, (made.base,)
+        _free(self._finds)
+        self._finds.append(made.base)
+        self.found = made
         self.found_at = begin_of(self.found)
 
     def put_decoding(self, decoding: Decoding) -> None:
@@ -193,22 +194,11 @@ class Slot:
         return self._settings[: job.settings_bytes]
 
     def free(self) -> None:
-        self._free_staging()
-        self._free_finds()
-        while self._allocations:
-            self._allocations.pop().free()
+        self.room = 0
+        for each in (self._staging, self._finds, self._allocations):
+            _free(each)
         while self._events:
             self._calls.free_event(self._events.pop())
-
-    def _free_staging(self) -> None:
-        staging, self._staging, self.room = self._staging, (), 0
-        for each in staging:
-            each.free()
-
-    def _free_finds(self) -> None:
-        finds, self._finds = self._finds, ()
-        for each in finds:
-            each.free()
 
     def _event(self) -> int:
         self._events.append(self._calls.event())
@@ -224,3 +214,8 @@ class Slot:
         made: Array = self._driver.pagelocked_empty(values, kind)
         self._allocations.append(made.base)
         return made
+
+
+def _free(allocations: list[Any]) -> None:
+    while allocations:
+        allocations.pop().free()

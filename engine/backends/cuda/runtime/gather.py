@@ -9,26 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 
 from engine.arrays import Array
 
 _LEAST_RUN = 4  # arrays at equal distances, on average
-
-
-class _View:
-    """Memory that NumPy sees as an array of bytes."""
-
-    def __init__(self, begin: int, shape: tuple[int, int], strides: tuple[int, int]) -> None:
-        self.__array_interface__: dict[str, Any] = {
-            "data": (begin, True),
-            "shape": shape,
-            "strides": strides,
-            "typestr": "|u1",
-            "version": 3,
-        }
 
 
 def gather(sources: Sequence[Array], out: Array) -> bool:
@@ -66,4 +53,12 @@ def _runs(begins: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _bytes_at(begin: int, shape: tuple[int, int], step: int) -> Array:
-    return np.asarray(_View(begin, shape, (step, 1)))
+    """View memory as an array of bytes whose rows are `step` apart."""
+    facts = {
+        "data": (begin, True),
+        "shape": shape,
+        "strides": (step, 1),
+        "typestr": "|u1",
+        "version": 3,
+    }
+    return np.asarray(SimpleNamespace(__array_interface__=facts))

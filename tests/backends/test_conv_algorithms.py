@@ -456,8 +456,8 @@ def test_products_that_transform_weights_are_too_small_for_threads(monkeypatch, 
 
     weight = np.random.default_rng(0).normal(size=(*sides, 3, 3)).astype(np.float32)
     monkeypatch.setattr(np, "tensordot", counted)
-    found = tiles.transformed(weight, tiling)
+    found = tiling.transformed(weight)
     assert max(sizes) <= 65536 * 4
-    g = tiles._transforms(tiling)[0]
+    g = tiling._matrices()[0]
     expected = np.einsum("pi,ncij,qj->pqcn", g, weight.astype(np.float64), g)
     np.testing.assert_allclose(found, expected.reshape(found.shape), rtol=1e-6, atol=1e-7)

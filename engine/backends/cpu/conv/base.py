@@ -42,6 +42,7 @@ class FloatConvolution(Convolution):
         self.bias = bias
         self.workers = workers
         self.dtype = weight.dtype
+        self.corners = 2 if op.pools_quads else 1  # in each direction, of a pool's cells
 
 
 def start_of(memory: Array, shape: tuple[int, ...]) -> Array:

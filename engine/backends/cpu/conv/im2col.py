@@ -28,7 +28,6 @@ class Im2col(RowBlocked):
         super().__init__(op, weight, bias, workers)
         self.weight = as_columns(weight, op.groups)
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
-        self.corners = 2 if op.pools_quads else 1
         shape = op.out.shape
         self.geometry = Geometry(op, out_width=shape.width * self.corners)
         row = shape.width * self.corners**2 * weight[0].size * op.groups

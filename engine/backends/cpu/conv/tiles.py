@@ -44,31 +44,72 @@ class Tiling:
         covered = self.count(grid.height) * self.count(grid.width) * self.side**2
         return covered <= _MOST_COVERED * grid.area
 
+    def transforms(self, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+        """Return B' and A'."""
+        _, from_cells, to_sums = self._matrices()
+        return from_cells.astype(dtype), to_sums.astype(dtype)
+
+    def transformed(self, weight: Array) -> Array:
+        """Return G weight G' as (position, c, n)."""
+        from_weight = self._matrices()[0]
+        both = np.kron(from_weight, from_weight)
+        filters, channels = weight.shape[:2]
+        taps = weight.reshape(filters, channels, 9).transpose(2, 1, 0)
+        result = np.empty((self.seen**2, channels, filters), weight.dtype)
+        few = min(filters, _VALUES_TOGETHER)
+        together = _VALUES_TOGETHER // few
+        for n in range(0, filters, few):
+            for c in range(0, channels, together):
+                part = (slice(None), slice(c, c + together), slice(n, n + few))
+                result[part] = np.tensordot(both, taps[part], axes=1)
+        return result
+
+    def tiles_of(self, cells: Array, down: int, across: int) -> Array:
+        """View padded cells (y, x, c) as overlapping tiles (i, j, down, across, c)."""
+        y, x, item = cells.strides
+        shape = self.seen, self.seen, down, across, cells.shape[-1]
+        steps = y, x, self.side * y, self.side * x, item
+        return as_strided(cells, shape, steps, writeable=False)
+
+    def assembly(self, made: Array, sums: Array, corners: int) -> Callable[[], None]:
+        """Return a function that rearranges tiles (position, values) as a map (y, x, filter).
+
+        With two corners it also takes the maximum of each 2 x 2 cells.
+        """
+        each = self.side // corners
+        height, width, filters = sums.shape
+        by_tile = sums.reshape(height // each, each, width // each, each, filters)
+        by_tile = by_tile.transpose(1, 3, 0, 2, 4)
+        if corners == 1:
+            return partial(np.copyto, by_tile, made.reshape(by_tile.shape))
+        halves = made.reshape(each, 2, each, 2, -1)  # (y, corner y, x, corner x, values)
+        tall, pooled = halves[:, 0], halves[:, 0, :, 0]
+        result = pooled.reshape(by_tile.shape)
+
+        def pool() -> None:
+            np.maximum(tall, halves[:, 1], out=tall)
+            np.maximum(pooled, halves[:, 0, :, 1], out=pooled)
+            np.copyto(by_tile, result)
+
+        return pool
+
+    def _matrices(self) -> tuple[Array, Array, Array]:
+        """Return G (seen, 3), B' (seen, seen) and A' (side, seen)."""
+        points = np.array(self.points)
+        count, seen, side = len(points), self.seen, self.side
+        weight, cells, sums = np.zeros((seen, 3)), np.zeros((seen, seen)), np.zeros((side, seen))
+        for k, point in enumerate(points):
+            others = np.delete(points, k)
+            weight[k] = point ** np.arange(3) / np.prod(point - others)
+            cells[k, :count] = np.poly(others)[::-1]
+            sums[:, k] = point ** np.arange(side)
+        weight[-1, -1] = sums[-1, -1] = 1
+        cells[-1] = np.poly(points)[::-1]
+        return weight, cells, sums
+
 
 FOUR = Tiling(4, (0.0, 0.75, -0.75, 1.5, -1.5))  # rounds less than 0, 1, -1, 2, -2
 TWO = Tiling(2, (0.0, 1.0, -1.0))
-
-
-def transforms(tiling: Tiling, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return B' and A'."""
-    _, from_cells, to_sums = _transforms(tiling)
-    return from_cells.astype(dtype), to_sums.astype(dtype)
-
-
-def transformed(weight: Array, tiling: Tiling) -> Array:
-    """Return G weight G' as (position, c, n)."""
-    from_weight = _transforms(tiling)[0]
-    both = np.kron(from_weight, from_weight)
-    filters, channels = weight.shape[:2]
-    taps = weight.reshape(filters, channels, 9).transpose(2, 1, 0)
-    result = np.empty((tiling.seen**2, channels, filters), weight.dtype)
-    few = min(filters, _VALUES_TOGETHER)
-    together = _VALUES_TOGETHER // few
-    for n in range(0, filters, few):
-        for c in range(0, channels, together):
-            part = (slice(None), slice(c, c + together), slice(n, n + few))
-            result[part] = np.tensordot(both, taps[part], axes=1)
-    return result
 
 
 def rows_first(matrix: Array, values: Array, middle: Array, out: Array) -> None:
@@ -85,49 +126,3 @@ def columns_first(matrix: Array, values: Array, middle: Array, out: Array) -> No
     """Do the same as rows_first; here middle and out are contiguous."""
     np.matmul(matrix, values, out=middle)
     np.matmul(matrix, middle.reshape(len(middle), -1), out=out.reshape(len(matrix), -1))
-
-
-def tiles_of(cells: Array, down: int, across: int, tiling: Tiling) -> Array:
-    """View padded cells (y, x, c) as overlapping tiles (i, j, down, across, c)."""
-    y, x, item = cells.strides
-    shape = tiling.seen, tiling.seen, down, across, cells.shape[-1]
-    steps = y, x, tiling.side * y, tiling.side * x, item
-    return as_strided(cells, shape, steps, writeable=False)
-
-
-def assembly(made: Array, sums: Array, corners: int, tiling: Tiling) -> Callable[[], None]:
-    """Return a function that rearranges tiles (position, values) as a map (y, x, filter).
-
-    With two corners it also takes the maximum of each 2 x 2 cells.
-    """
-    each = tiling.side // corners
-    height, width, filters = sums.shape
-    by_tile = sums.reshape(height // each, each, width // each, each, filters)
-    by_tile = by_tile.transpose(1, 3, 0, 2, 4)
-    if corners == 1:
-        return partial(np.copyto, by_tile, made.reshape(by_tile.shape))
-    halves = made.reshape(each, 2, each, 2, -1)  # (y, corner y, x, corner x, values)
-    tall, pooled = halves[:, 0], halves[:, 0, :, 0]
-    result = pooled.reshape(by_tile.shape)
-
-    def pool() -> None:
-        np.maximum(tall, halves[:, 1], out=tall)
-        np.maximum(pooled, halves[:, 0, :, 1], out=pooled)
-        np.copyto(by_tile, result)
-
-    return pool
-
-
-def _transforms(tiling: Tiling) -> tuple[Array, Array, Array]:
-    """Return G (seen, 3), B' (seen, seen) and A' (side, seen)."""
-    points = np.array(tiling.points)
-    count, seen, side = len(points), tiling.seen, tiling.side
-    weight, cells, sums = np.zeros((seen, 3)), np.zeros((seen, seen)), np.zeros((side, seen))
-    for k, point in enumerate(points):
-        others = np.delete(points, k)
-        weight[k] = point ** np.arange(3) / np.prod(point - others)
-        cells[k, :count] = np.poly(others)[::-1]
-        sums[:, k] = point ** np.arange(side)
-    weight[-1, -1] = sums[-1, -1] = 1
-    cells[-1] = np.poly(points)[::-1]
-    return weight, cells, sums

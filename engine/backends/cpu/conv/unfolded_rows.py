@@ -41,7 +41,6 @@ class UnfoldedRows(RowBlocked):
         super().__init__(op, weight, bias, workers)
         self.weight = as_columns(weight)
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
-        self.corners = 2 if op.pools_quads else 1
         shape = op.out.shape
         self.geometry = Geometry(op, out_width=shape.width * self.corners)
         self.run = op.kernel[1] * op.src.shape.channels  # values of one row of a window

@@ -16,15 +16,7 @@ from engine.arrays import Array
 from engine.backends.cpu.conv.base import spans, start_of
 from engine.backends.cpu.conv.gather import Geometry
 from engine.backends.cpu.conv.row_blocks import RowBlocked, Shapes
-from engine.backends.cpu.conv.tiles import (
-    FOUR,
-    assembly,
-    columns_first,
-    rows_first,
-    tiles_of,
-    transformed,
-    transforms,
-)
+from engine.backends.cpu.conv.tiles import FOUR, columns_first, rows_first
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
@@ -57,10 +49,9 @@ def is_worthwhile(op: ops.Conv2d) -> bool:
 class Winograd(RowBlocked):
     def __init__(self, op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> None:
         super().__init__(op, weight, bias, workers)
-        self.weight = transformed(weight, FOUR)
-        self.from_cells, self.to_sums = transforms(FOUR, self.dtype)
+        self.weight = FOUR.transformed(weight)
+        self.from_cells, self.to_sums = FOUR.transforms(self.dtype)
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
-        self.corners = 2 if op.pools_quads else 1
         shape = op.out.shape
         self.across = FOUR.count(shape.width * self.corners)
         self.geometry = Geometry(op, out_width=self.across * FOUR.side)
@@ -86,7 +77,7 @@ class Winograd(RowBlocked):
         _, channels, filters = self.weight.shape
         side, seen, count = FOUR.side, FOUR.seen, down * across
         odd, even = scratch
-        overlapping = tiles_of(cells, down, across, FOUR)
+        overlapping = FOUR.tiles_of(cells, down, across)
         tiles = start_of(odd, overlapping.shape)
         half_way = start_of(even, (seen, seen, count * channels))
         left = start_of(odd, (seen**2, count, channels))
@@ -95,7 +86,7 @@ class Winograd(RowBlocked):
         made = start_of(even, (side, side, count * filters))
         each = side // self.corners
         sums = start_of(odd, (down * each, across * each, filters))
-        assemble = assembly(made, sums, self.corners, FOUR)
+        assemble = FOUR.assembly(made, sums, self.corners)
         flat_tiles, flat_left = (array.reshape(half_way.shape) for array in (tiles, left))
         flat_product = product.reshape(seen, seen, -1)
 

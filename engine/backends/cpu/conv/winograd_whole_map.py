@@ -15,17 +15,7 @@ from engine.backends.cpu import blas
 from engine.backends.cpu.conv.base import FloatConvolution, spans
 from engine.backends.cpu.conv.epilogue import epilogue
 from engine.backends.cpu.conv.gather import Geometry, PaddedRows
-from engine.backends.cpu.conv.tiles import (
-    FOUR,
-    TWO,
-    Tiling,
-    assembly,
-    columns_first,
-    rows_first,
-    tiles_of,
-    transformed,
-    transforms,
-)
+from engine.backends.cpu.conv.tiles import FOUR, TWO, Tiling, columns_first, rows_first
 from engine.backends.cpu.conv.winograd import is_worthwhile
 from engine.backends.cpu.storage import Kernel
 from engine.backends.cpu.workers import Task, Workers
@@ -63,8 +53,7 @@ class WinogradWholeMap(FloatConvolution):
         tiling = _tiling(op)
         assert tiling is not None
         self.tiling = tiling
-        self.from_cells, self.to_sums = transforms(tiling, self.dtype)
-        self.corners = 2 if op.pools_quads else 1
+        self.from_cells, self.to_sums = tiling.transforms(self.dtype)
         self.rows = self.tiling.side // self.corners  # of the output, in one tile
         filters, channels = weight.shape[:2]
         shape = op.out.shape
@@ -75,7 +64,7 @@ class WinogradWholeMap(FloatConvolution):
         self.left_shape = self.tiling.seen**2, self.down * self.across, channels
         self.product_shape = self.tiling.seen**2, self.down * self.across, filters
         self.filters = [slice(*span) for span in spans(filters, self._filters_together())]
-        self.parts = tuple(transformed(weight[part], tiling) for part in self.filters)
+        self.parts = tuple(tiling.transformed(weight[part]) for part in self.filters)
         self.weights = self.parts if bias is None else (*self.parts, bias)
         for name, each in ((_TILES, self.left_shape), (_PRODUCTS, self.product_shape)):
             workers.reserve_shared(name, math.prod(each) * self.dtype.itemsize)
@@ -151,7 +140,7 @@ class WinogradWholeMap(FloatConvolution):
             for border in block.borders(padded):
                 border.fill(0)
             np.copyto(block.inner(padded), block.source)
-            np.copyto(tiles, tiles_of(block.view(padded), last - first, self.across, self.tiling))
+            np.copyto(tiles, self.tiling.tiles_of(block.view(padded), last - first, self.across))
             into = flat[..., first * values : last * values]
             rows_first(self.from_cells, tiles.reshape(half_way.shape), half_way, into)
 
@@ -169,7 +158,7 @@ class WinogradWholeMap(FloatConvolution):
             narrowed, made, sums, spare = self.workers.carve(worker, self.dtype, *shapes)
             products = flat[..., first * values : last * values]
             columns_first(self.to_sums, products, narrowed, made)
-            assembly(made, sums, self.corners, self.tiling)()
+            self.tiling.assembly(made, sums, self.corners)()
             rows = slice(first * self.rows, last * self.rows)
             to = out[rows]
             more = None if residual is None else residual[rows]

@@ -29,16 +29,9 @@ from engine.backends.cuda.runtime.improvement import improve_later
 from engine.backends.cuda.runtime.jpeg_decoder import CardJpegDecoder
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.backends.cuda.runtime.trials import Trials
+from engine.backends.cuda.tune import tune_layers
 from engine.backends.cuda.tune.few_kernels import with_few_kernels
 from engine.backends.cuda.tune.measure import PLAIN, measure, shortlist
-from engine.backends.cuda.tune.tune_layers import (
-    LATER_SECONDS,
-    SECONDS,
-    Tuner,
-    gates,
-    is_waited_for,
-    time_limit,
-)
 from engine.errors import DeviceError, InputError, suggest
 from engine.passes import FUSING
 from engine.plan.build import Plan
@@ -57,7 +50,7 @@ class CudaDevice:
         self.name = f"cuda:{index}"
         self._index = index
         self.measured: dict[str, Choice] = {}  # the fastest algorithm by a convolution's signature
-        self._tuner: Tuner | None = None
+        self._tuner: tune_layers.Tuner | None = None
         self._turn = Lock()  # of searches in the background
         self._programs: WeakSet[CudaProgram] = WeakSet()
         self._decoders: list[CardJpegDecoder | CardVideos] = []
@@ -93,11 +86,11 @@ class CudaDevice:
         fused = self._fused(plan, batch, precision, algorithm)
         if fused.target.precision not in (precision, "float16"):
             _log.info("%s: runs in float32: %s would change its results", self.name, precision)
-        limit = time_limit() if tune and algorithm is None else 0
+        limit = tune_layers.time_limit() if tune and algorithm is None else 0
         has_state = any(each.is_state for each in plan.tensors)  # which a change would lose
         is_later = (
             limit > 0
-            and not (is_waited_for() if waits is None else waits)
+            and not (tune_layers.is_waited_for() if waits is None else waits)
             and not has_state
             and not self._knows(fused)
         )
@@ -113,7 +106,7 @@ class CudaDevice:
             program.close()
             raise
         if is_later:
-            seconds = limit if is_waited_for() else LATER_SECONDS
+            seconds = limit if tune_layers.is_waited_for() else tune_layers.LATER_SECONDS
             search = partial(self._improved, fused, seconds, as_a_whole=graph)
             improve_later(program, search, self._turn)
         return program
@@ -149,8 +142,8 @@ class CudaDevice:
         """Keep choices of another machine with such a card; `name` is for messages."""
         return self._known_tuner().take(choices, name)
 
-    def _known_tuner(self) -> Tuner:
-        self._tuner = self._tuner or Tuner(self._context, self.measured)
+    def _known_tuner(self) -> tune_layers.Tuner:
+        self._tuner = self._tuner or tune_layers.Tuner(self._context, self.measured)
         return self._tuner
 
     def _improved(self, fused: Lowered, limit: float, *, as_a_whole: bool) -> Lowered:
@@ -184,8 +177,8 @@ class CudaDevice:
             if left > 0:
                 is_new |= tuner.tune(*each, left, report)
         taken = monotonic() - start
-        left = limit - taken if limit > SECONDS else min(limit - taken, taken)
-        if as_a_whole and left > 0 and (is_new or limit > SECONDS):
+        left = limit - taken if limit > tune_layers.SECONDS else min(limit - taken, taken)
+        if as_a_whole and left > 0 and (is_new or limit > tune_layers.SECONDS):
             trials = Trials(self._context, fused)
             report("timing the network as a whole")
             tuner.tune_network(plan, target, trials.make, left)
@@ -216,7 +209,7 @@ class CudaDevice:
         chosen = conv.choose(target, op)
         plain = [each for each in conv.candidates(target, op) if each.algorithm in PLAIN]
         choices = dict.fromkeys([chosen, *shortlist(target, op), *plain])
-        time = partial(measure, self._context, target, op, gate=gates(plan).get(op))
+        time = partial(measure, self._context, target, op, gate=tune_layers.gates(plan).get(op))
         times = {str(each): self._context.run(partial(time, each, inf)) for each in choices}
         return str(chosen), times
 

@@ -8,14 +8,7 @@ from dataclasses import replace
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import sm90_fused
 from engine.backends.cuda.conv.algorithm import KeepingConv2d
-from engine.backends.cuda.lower.fusion import (
-    fold_conversions,
-    fold_factors,
-    fold_pools,
-    fold_rounding,
-    fuse_chains,
-    split_chains,
-)
+from engine.backends.cuda.lower import fusion
 from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
 from engine.backends.cuda.lower.memory_layout import find_misaligned, lay_out_memory
 from engine.backends.cuda.lower.precision_policy import choose_precision
@@ -88,11 +81,11 @@ FUSION: tuple[Pass, ...] = (
     split_large_gates,
     choose_precision,
     find_misaligned,
-    fold_factors,
-    fold_rounding,
-    fold_conversions,
-    fold_pools,
-    fuse_chains,
+    fusion.fold_factors,
+    fusion.fold_rounding,
+    fusion.fold_conversions,
+    fusion.fold_pools,
+    fusion.fuse_chains,
 )
 PLACEMENT: tuple[Pass, ...] = (
     choose_algorithms,
@@ -115,7 +108,7 @@ def place(fused: Lowered) -> Lowered:
 def in_floats(lowered: Lowered) -> Lowered:
     """The same ops in float32, by an algorithm for which nothing has to be compiled."""
     target = replace(lowered.target.in_floats(), algorithm="im2col_gemm", scales={})
-    return place(find_misaligned(Lowered(split_chains(lowered.plan), target)))
+    return place(find_misaligned(Lowered(fusion.split_chains(lowered.plan), target)))
 
 
 def _run(passes: Iterable[Pass], lowered: Lowered) -> Lowered:

@@ -106,20 +106,14 @@ class _View(NamedTuple):
 
 def _shared_parts(pictures: Sequence[Placed]) -> dict[int, _View]:
     """Return the pictures, by number, that are smaller together than each on its own."""
-    groups: dict[tuple[int, int], list[int]] = {}
-    owners: dict[int, tuple[Array, Array]] = {}
+    groups: dict[tuple[int, int], tuple[Array, dict[int, Array]]] = {}
     for number, (pixels, *_) in enumerate(pictures):
-        if isinstance(pixels, DevicePixels):
-            continue
-        owner = _owner(pixels)
-        if owner is not None:
-            owners[number] = pixels, owner
-            groups.setdefault((id(owner), pixels.strides[0]), []).append(number)
+        if not isinstance(pixels, DevicePixels) and (owner := _owner(pixels)) is not None:
+            _, group = groups.setdefault((id(owner), pixels.strides[0]), (owner, {}))
+            group[number] = pixels
     found: dict[int, _View] = {}
-    for (_, row_step), numbers in groups.items():
-        arrays = [owners[number][0] for number in numbers]
-        owner = owners[numbers[0]][1]
-        zero = begin_of(owner)
+    for (_, row_step), (owner, group) in groups.items():
+        arrays, zero = [*group.values()], begin_of(owner)
         firsts = [begin_of(each) - zero for each in arrays]
         pairs = zip(firsts, arrays, strict=True)
         end = max(first + (len(each) - 1) * row_step + each[0].size for first, each in pairs)
@@ -127,7 +121,7 @@ def _shared_parts(pictures: Sequence[Placed]) -> dict[int, _View]:
         if sum(each.size for each in arrays) > end - begin:
             part = owner.reshape(-1)[begin:end]
             views = (_View(part, first - begin, row_step) for first in firsts)
-            found.update(zip(numbers, views, strict=True))
+            found.update(zip(group, views, strict=True))
     return found
 
 

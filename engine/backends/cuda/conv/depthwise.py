@@ -50,9 +50,8 @@ class Depthwise(Algorithm):
 
         So a picture's results do not depend on what else is in its batch.
         """
-        tensors = {op.src, op.out, *([op.residual] if op.residual else [])}
-        values = target.pack
-        if not _is_fixed(op) or tensors & target.misaligned or op.out.shape.channels % values:
+        values, is_aligned = target.pack, not {op.src, op.out, op.residual} & target.misaligned
+        if not _is_fixed(op) or not is_aligned or op.out.shape.channels % values:
             return None
         rows = target.rows(op.out)
         launch = _launch(op, rows, op.out.shape.channels // values, target.multiprocessors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cuda.ops.gpu import MOST_GRID, Arrays, Gpu, Target, runs
+from engine.backends.cuda.ops.gpu import MOST_GRID, Arrays, Gpu, runs
 from engine.plan import ops
 
 _KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}  # `kind` of the kernel
@@ -27,15 +27,11 @@ def run_tables(lengths: tuple[int, ...], repeats: int = 1) -> Arrays:
     return {"starts": starts, "lengths": sizes}
 
 
-def _tables(target: Target, op: ops.Softmax, constants: Arrays) -> Arrays:
-    return run_tables(op.runs, _repeats(op))
-
-
 def _repeats(op: ops.Softmax) -> int:
     return op.src.shape.size // sum(op.runs)
 
 
-@runs(ops.Softmax, prepare=_tables)
+@runs(ops.Softmax, prepare=lambda target, op, _: run_tables(op.runs, _repeats(op)))
 def softmax(gpu: Gpu, op: ops.Softmax) -> None:
     runs_in_row = len(op.runs) * _repeats(op)
     arguments = gpu.arguments(

@@ -111,8 +111,9 @@ class Slot:
         self.outputs: Array | None = None
         try:
             self.settings = self._page_locked(sizes.settings_bytes, np.uint8)
+            self._allocations.append(self._driver.mem_alloc(sizes.settings_bytes))
             # The run copies them to their final address when it starts.
-            self.settings_there = self._on_card(sizes.settings_bytes)
+            self.settings_there = int(self._allocations[-1])
             self.kept = self._page_locked(sizes.kept_near, np.uint32)
             self.found = np.empty(0, np.uint32)
             if sizes.found_copied:
@@ -203,10 +204,6 @@ class Slot:
     def _event(self) -> int:
         self._events.append(self._calls.event())
         return self._events[-1]
-
-    def _on_card(self, size: int) -> int:
-        self._allocations.append(self._driver.mem_alloc(size))
-        return int(self._allocations[-1])
 
     def _page_locked(self, values: int, kind: type[np.generic]) -> Array:
         if values == 0:

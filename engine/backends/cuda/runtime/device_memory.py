@@ -12,7 +12,7 @@ from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.weights import Weights
 from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD, Room
 from engine.backends.cuda.runtime.nms_buffer import Keep
-from engine.backends.cuda.runtime.slot import Sizes
+from engine.backends.cuda.runtime.slot import settings_size
 from engine.errors import DeviceError
 
 
@@ -23,23 +23,20 @@ class DeviceMemory:
         self, context: Context, lowered: Lowered, weights: Weights, room: Room | None, slots: int
     ) -> None:
         plan, target, layout = lowered.plan, lowered.target, lowered.layout
+        rows = target.rows(plan.source)
         self.room = room
-        self.keep = keep = Keep(0 if room is None else target.rows(plan.source))
+        self.keep = keep = Keep(0 if room is None else rows)
+        self.image_values = rows * plan.source.shape.size
+        self.output_values = sum(target.rows(each) * each.shape.size for each in plan.outputs)
+        self.settings_bytes = settings = settings_size(rows)
+        self.found_words = 0 if room is None else room.words
         self._context = context
         self._blocks: list[Any] = []
-        self.sizes = Sizes(
-            images=target.rows(plan.source) * plan.source.shape.size,
-            rows=target.rows(plan.source),
-            outputs=sum(target.rows(tensor) * tensor.shape.size for tensor in plan.outputs),
-            found=0 if room is None else room.words,
-            found_copied=0 if room is None else room.copied_words,
-            kept_near=keep.near_words,
-        )
-        settings, returned = self.sizes.settings_bytes, HEADER_WORDS + self.sizes.outputs
-        words = returned + self.sizes.found + keep.words
+        returned = HEADER_WORDS + self.output_values
+        words = returned + self.found_words + keep.words
         buffers = (1 + slots) * settings + words * WORD + keep.list_bytes
         self.fixed = Memory(weights.size, layout.size + buffers, layout.workspace)
-        needed = self.fixed.total + slots * self.sizes.images
+        needed = self.fixed.total + slots * self.image_values
         free = context.free_memory()
         if needed > free:  # the driver's own error has no numbers
             raise DeviceError(
@@ -52,7 +49,7 @@ class DeviceMemory:
             self.workspace = self._allocate(layout.workspace)
             self.settings = self._allocate(settings)
             self.returned = self._allocate(returned * WORD)
-            self.found = self._allocate(self.sizes.found * WORD)
+            self.found = self._allocate(self.found_words * WORD)
             self.kept = self._allocate(keep.words * WORD)
             self.lists = self._allocate(keep.list_bytes)
         except BaseException:

@@ -72,7 +72,7 @@ class DeviceProgram:
         self.buffers = DeviceMemory(context, lowered, weights, room, slots)
         try:
             for _ in range(slots):
-                self.slots.append(Slot(self._driver, self._api, self.buffers.sizes))
+                self.slots.append(Slot(self._driver, self._api, self.buffers))
             self.runner = StepRunner(context, lowered, weights, self.buffers)
             self._upload(weights)
             self.buffers.zero_activations(lowered.layout.padded)
@@ -342,7 +342,7 @@ class DeviceProgram:
         self._context.stream.synchronize()  # the arrays must live until then
         # More is copied than was found; it must not be what another program left in this memory.
         if buffers.found:
-            self._context.zero(buffers.found, buffers.sizes.found * WORD)
+            self._context.zero(buffers.found, buffers.found_words * WORD)
             self._clear_scores()
         self._context.zero(buffers.returned, HEADER_WORDS * WORD)
         self.reset()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD
 from engine.backends.cuda.runtime.picture_staging import Arrangement
 from engine.vision.resize import Placement
 
+if TYPE_CHECKING:
+    from engine.backends.cuda.runtime.device_memory import DeviceMemory
+
 Key = tuple[bool, bool, bool, int]  # decodes, suppresses, has pictures; sequences
 
 # Bytes of the settings; the threshold comes first.
@@ -31,20 +34,9 @@ _FIRST_PIXELS = slice(TABLE, TABLE + _POINTER.size)  # the pointer of the first 
 _GROWTH = 1.5
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of each part; the last three are zero for a network without detection layers."""
-
-    images: int  # values
-    rows: int
-    outputs: int  # float32
-    found: int  # words of all candidates
-    found_copied: int  # of those that are copied back with the run
-    kept_near: int  # words of surviving boxes that the run itself brings back
-
-    @property
-    def settings_bytes(self) -> int:
-        return TABLE + self.rows * picture_staging.ENTRY.itemsize
+def settings_size(pictures: int) -> int:
+    """Return the bytes of settings that end with a table of so many pictures."""
+    return TABLE + pictures * picture_staging.ENTRY.itemsize
 
 
 class Decoding(NamedTuple):
@@ -77,7 +69,7 @@ class Job:
     @cached_property
     def settings_bytes(self) -> int:
         """Bytes of the settings that the run reads."""
-        return TABLE + (self.rows * picture_staging.ENTRY.itemsize if self.has_pictures else 0)
+        return settings_size(self.rows if self.has_pictures else 0)
 
 
 class Recipe(NamedTuple):
@@ -91,7 +83,7 @@ class Recipe(NamedTuple):
 class Slot:
     """Allocated, grown and freed on the device's thread; used by one caller at a time."""
 
-    def __init__(self, driver: Any, calls: Any, sizes: Sizes) -> None:
+    def __init__(self, driver: Any, calls: Any, memory: DeviceMemory) -> None:
         self._driver = driver
         self._calls = calls
         self._allocations: list[Any] = []
@@ -107,18 +99,18 @@ class Slot:
         self.job = Job(0, 0, 0)  # of that recipe
         self.is_there = False  # whether the block on the card is up to date
         self.is_under_way = False  # no one has waited for its run yet
-        self._most_outputs = sizes.outputs
+        self._most_outputs = memory.output_values
         self.outputs: Array | None = None
         try:
-            self.settings = self._page_locked(sizes.settings_bytes, np.uint8)
-            self._allocations.append(self._driver.mem_alloc(sizes.settings_bytes))
+            self.settings = self._page_locked(memory.settings_bytes, np.uint8)
+            self._allocations.append(self._driver.mem_alloc(memory.settings_bytes))
             # The run copies them to their final address when it starts.
             self.settings_there = int(self._allocations[-1])
-            self.kept = self._page_locked(sizes.kept_near, np.uint32)
+            self.kept = self._page_locked(memory.keep.near_words, np.uint32)
             self.found = np.empty(0, np.uint32)
-            if sizes.found_copied:
-                self.make_room_for_finds(sizes.found_copied)
-            self.make_room(sizes.images)  # of bytes; floats make it grow
+            if memory.room is not None:
+                self.make_room_for_finds(memory.room.copied_words)
+            self.make_room(memory.image_values)  # of bytes; floats make it grow
             self.arrived, self.done = self._event(), self._event()
         except BaseException:
             self.free()

@@ -10,7 +10,8 @@ from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.driver.pycuda_loader import gib
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.weights import Weights
-from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD, Room
+from engine.backends.cuda.runtime import detection_buffer
+from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD
 from engine.backends.cuda.runtime.nms_buffer import Keep
 from engine.backends.cuda.runtime.slot import settings_size
 from engine.errors import DeviceError
@@ -19,12 +20,10 @@ from engine.errors import DeviceError
 class DeviceMemory:
     """Pointers to blocks that are allocated together; 0 for an empty one."""
 
-    def __init__(
-        self, context: Context, lowered: Lowered, weights: Weights, room: Room | None, slots: int
-    ) -> None:
+    def __init__(self, context: Context, lowered: Lowered, weights: Weights, slots: int) -> None:
         plan, target, layout = lowered.plan, lowered.target, lowered.layout
         rows = target.rows(plan.source)
-        self.room = room
+        self.room = room = detection_buffer.room(plan, rows)
         self.keep = keep = Keep(0 if room is None else rows)
         self.image_values = rows * plan.source.shape.size
         self.output_values = sum(target.rows(each) * each.shape.size for each in plan.outputs)

@@ -19,7 +19,7 @@ from engine.backends.cuda.driver.graphs import Graph
 from engine.backends.cuda.lower.lowered import Lowered, Step
 from engine.backends.cuda.lower.weights import Weights
 from engine.backends.cuda.runtime import detection_buffer
-from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD, Room
+from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD
 from engine.backends.cuda.runtime.device_memory import DeviceMemory
 from engine.backends.cuda.runtime.slot import POINTER, Job, Key, Slot
 from engine.backends.cuda.runtime.step_runner import StepRunner
@@ -48,7 +48,6 @@ class DeviceProgram:
         lowered: Lowered,
         weights: Weights,
         *,
-        room: Room | None,
         has_graphs: bool,
         slots: int = SLOTS,
     ) -> None:
@@ -69,7 +68,7 @@ class DeviceProgram:
         # With a state, a run cannot be repeated to fetch candidates that were overwritten.
         slots = 1 if self._states else slots
         self.runner: StepRunner | None = None
-        self.buffers = DeviceMemory(context, lowered, weights, room, slots)
+        self.buffers = DeviceMemory(context, lowered, weights, slots)
         try:
             for _ in range(slots):
                 self.slots.append(Slot(self._driver, self._api, self.buffers))

@@ -35,7 +35,7 @@ from engine.backends.cuda.driver.loaded_kernels import load_together
 from engine.backends.cuda.lower import launched, lowering
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.weights import Prepare, lay_out_weights, prepare
-from engine.backends.cuda.runtime import detection_buffer, nms_buffer, overflow, picture_staging
+from engine.backends.cuda.runtime import nms_buffer, overflow, picture_staging
 from engine.backends.cuda.runtime.detection_buffer import FLAG, HEADER_WORDS, WORD
 from engine.backends.cuda.runtime.device_program import SLOTS, SUBMITTERS, DeviceProgram
 from engine.backends.cuda.runtime.picture_staging import Arrangement
@@ -84,14 +84,12 @@ class CudaProgram:
         self.is_settled.set()
         self._sides = plan.source.shape.sides
         self._crowded = 0  # remaining runs without NMS on the card
-        self._room = detection_buffer.room(plan, target.rows(plan.source))
-        self._is_vast = self._room is not None and self._room.scores > nms_buffer.MOST_LISTED
         context.post(partial(_load_kernels, context, lowered))  # meanwhile
         weights = lay_out_weights(lowered, prepare)
-        self._make = partial(
-            DeviceProgram, context, room=self._room, slots=slots, has_graphs=has_graphs
-        )
+        self._make = partial(DeviceProgram, context, slots=slots, has_graphs=has_graphs)
         self._device = context.run(partial(self._make, lowered, weights), lambda made: made.free())
+        room = self._device.buffers.room
+        self._is_vast = room is not None and room.scores > nms_buffer.MOST_LISTED
         self._slots = Slots(self._device.slots)
         self._can_overflow = overflow.is_possible(plan, target)
         # A run is examined by repeating it, which would change a recurrent state.
@@ -507,7 +505,8 @@ class CudaProgram:
         return tuple(results)
 
     def _candidates(self, slot: Slot, job: Job) -> list[Array]:
-        room, read = self._room, partial(self._read_again, slot, job, self._device.buffers.found)
+        buffers = self._device.buffers
+        room, read = buffers.room, partial(self._read_again, slot, job, buffers.found)
         assert room is not None
         self._wait(slot)
         words, copied = slot.found, slot.found_words
@@ -552,9 +551,8 @@ class CudaProgram:
         values: dict[Op, float] = {}
         with suppress(DeviceError):  # no memory for both
             floats = lowering.in_floats(self._lowered)
-            twin = DeviceProgram(
-                *(self._context, floats, lay_out_weights(floats)), room=self._room, has_graphs=False
-            )
+            weights = lay_out_weights(floats)
+            twin = DeviceProgram(self._context, floats, weights, has_graphs=False)
             try:
                 values = twin.largest(slot, job)
             finally:

@@ -50,12 +50,12 @@ class Depthwise(Algorithm):
 
         So a picture's results do not depend on what else is in its batch.
         """
-        values, is_aligned = target.pack, not {op.src, op.out, op.residual} & target.misaligned
-        if not _is_fixed(op) or not is_aligned or op.out.shape.channels % values:
+        is_aligned = not {op.src, op.out, op.residual} & target.misaligned
+        if not _is_fixed(op) or not is_aligned or op.out.shape.channels % target.pack:
             return None
         rows = target.rows(op.out)
-        launch = _launch(op, rows, op.out.shape.channels // values, target.multiprocessors)
-        parts = min(launch.turns, _most_parts(target.multiprocessors, launch.chunks * rows))
+        launch = _launch(target, op, rows)
+        parts = min(launch.turns, _most_parts(target, launch.chunks * rows))
         sums = PartialSums(gate, parts, launch.chunks)
         return sums if sums.floats <= MOST_SQUEEZED else None
 
@@ -83,18 +83,18 @@ def _is_fixed(op: ops.Conv2d) -> bool:
     return is_square and (size, stride) in _LONG_RUNS
 
 
-def _most_parts(multiprocessors: int, blocks: int) -> int:
+def _most_parts(target: Target, blocks: int) -> int:
     """Return how many times `blocks` fit on the device."""
-    return max(1, multiprocessors * _MOST_BLOCKS // blocks)
+    return max(1, target.multiprocessors * _MOST_BLOCKS // blocks)
 
 
-def _launch(op: ops.Conv2d, rows: int, packs: int, multiprocessors: int) -> _Launch:
+def _launch(target: Target, op: ops.Conv2d, rows: int) -> _Launch:
     """Long runs where they occupy every SM; whole cache lines, unless many threads stay idle."""
     size, stride = op.kernel[0], op.stride[0]
     name, lengths, threads = f"depthwise_{size}_{stride}", _LONG_RUNS, _LONG_THREADS
     out = op.out.shape
-    lines = rows * out.height
-    if lines * -(-out.width // lengths[size, stride]) * packs < threads * multiprocessors:
+    lines, packs = rows * out.height, out.channels // target.pack
+    if lines * -(-out.width // lengths[size, stride]) * packs < threads * target.multiprocessors:
         name, lengths, threads = f"{name}_short", _SHORT_RUNS, _SHORT_THREADS
     wide = min(_WIDTHS, key=lambda wide: -(-packs // wide) * (wide + 1))
     runs = out.height * -(-out.width // lengths[size, stride])
@@ -103,18 +103,14 @@ def _launch(op: ops.Conv2d, rows: int, packs: int, multiprocessors: int) -> _Lau
 
 def _enqueue_fixed(gpu: Gpu, op: ops.Conv2d) -> None:
     """With partial sums each row has blocks of its own, otherwise all rows share them."""
-    rows, multiprocessors = gpu.rows(op.out), gpu.target.multiprocessors
-    channels = op.out.shape.channels
-    packs = channels // gpu.target.pack
-    sums = gpu.annotations.partial_sums
+    rows, target, sums = gpu.rows(op.out), gpu.target, gpu.annotations.partial_sums
+    launch = _launch(target, op, target.rows(op.out) if sums else rows)
     if sums is not None:
-        launch = _launch(op, gpu.target.rows(op.out), packs, multiprocessors)
         groups, parts = rows, sums.parts
     else:
-        launch = _launch(op, rows, packs, multiprocessors)
-        groups, parts = 1, min(rows * launch.turns, _most_parts(multiprocessors, launch.chunks))
+        groups, parts = 1, min(rows * launch.turns, _most_parts(target, launch.chunks))
     own = {
-        "channels": channels,
+        "channels": op.out.shape.channels,
         "lines": rows * op.out.shape.height // groups,
         "wide_bits": launch.wide.bit_length() - 1,
         "groups": groups,

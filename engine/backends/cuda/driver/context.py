@@ -74,7 +74,7 @@ class Context:
         self._open_parts = ExitStack()  # closes what is open, in the reverse order
         self._worker = Worker(name)
         try:
-            self._worker.run(lambda: self._open(index))
+            self._worker.run(self._open)
         except BaseException:
             with suppress(Exception):  # the error that made the device unusable says more
                 self._worker.close(self._open_parts.close, is_clean=False)
@@ -162,9 +162,9 @@ class Context:
             self._kernels[precision] = Kernels(capability, precision, others=self.kernels)
         return self._kernels[precision]
 
-    def _open(self, index: int) -> None:
+    def _open(self) -> None:
         self.driver = pycuda_loader.load()
-        found = pycuda_loader.count()
+        index, found = self._index, pycuda_loader.count()
         if index >= found:
             known = ", ".join(f"cuda:{each}" for each in range(found))
             raise DeviceError(f"{self.name}: no such device; found {known}")

@@ -77,11 +77,12 @@ class Keep:
         """Bytes of the lengths and the lists to sort."""
         return self.counters * WORD + self.rows * MOST_SCORES * _LIST_BYTES
 
-    def lists(self, pointer: int) -> tuple[int, int, int, int]:
-        """Return pointers to lengths, keys, boxes and objectness in a block of list_bytes."""
+    def lists(self, pointer: int) -> dict[str, int]:
+        """Return pointers into a block of list_bytes, by the parameters of the kernels."""
         boxes = pointer + self.counters * WORD
         keys = boxes + self.rows * MOST_SCORES * 16
-        return pointer, keys, boxes, keys + self.rows * MOST_SCORES * 8
+        objectness = keys + self.rows * MOST_SCORES * 8
+        return {"lengths": pointer, "keys": keys, "boxes": boxes, "objectness": objectness}
 
     def counts(self, words: Array, rows: int) -> list[int]:
         """Return the number of survivors of each row, or CROWDED."""

@@ -22,7 +22,6 @@ from engine.plan.ops import Conv2d, Head, Op
 
 _PREFETCHED = 16  # bytes: the granularity of a prefetch
 _LISTERS = 64  # threads of a multiprocessor that list the scores of a picture
-_LISTS = ("lengths", "keys", "boxes", "objectness")  # parameters of the kernels
 
 
 class StepRunner:
@@ -143,11 +142,10 @@ class StepRunner:
         memory, rows = self._memory, gpu.rows(self._plan.source)
         room, keep = memory.room, memory.keep
         assert room is not None
-        lists = dict(zip(_LISTS, keep.lists(memory.lists), strict=True))
         gpu.launch(
             "list_scores",
             rows * gpu.target.multiprocessors * _LISTERS,
-            **lists,
+            **keep.lists(memory.lists),
             counter=memory.found,
             records=memory.records,
             pictures=memory.settings + TABLE,
@@ -158,7 +156,7 @@ class StepRunner:
             "suppress",
             (rows, 1, 1),
             THREADS,
-            **lists,
+            **keep.lists(memory.lists),
             suppression=memory.settings + SUPPRESSION,
             flag=memory.found + FLAG * WORD,
             kept=memory.kept,

@@ -20,7 +20,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from engine.arrays import Array
 from engine.backends.cpu.conv.base import Convolution, largest_divisor, spans, start_of
-from engine.backends.cpu.conv.epilogue import Epilogue, epilogue, join_pixels, joins_pixels
+from engine.backends.cpu.conv.epilogue import Stage, epilogue, join_pixels, joins_pixels
 from engine.backends.cpu.conv.gather import Geometry, PaddedRows
 from engine.backends.cpu.conv.sorted_rows import SortedRows
 from engine.backends.cpu.storage import Kernel
@@ -62,9 +62,9 @@ class Link:
     op: ops.Conv2d
     weight: Array  # (c, n), or (c, i, j) if depthwise
     bias: Array | None
-    _finishes: dict[int, Epilogue] = field(default_factory=dict)
+    _finishes: dict[int, Stage] = field(default_factory=dict)
 
-    def finish(self, pixels: int) -> Epilogue:
+    def finish(self, pixels: int) -> Stage:
         """Return the epilogue for runs of `pixels` pixels."""
         if pixels not in self._finishes:
             bias = None if self.bias is None else np.tile(self.bias, pixels)

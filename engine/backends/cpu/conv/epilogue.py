@@ -10,38 +10,32 @@ from engine.arrays import Array
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 
-Stage = Callable[[Array, Array, Array, Array | None], None]  # (block, spare, out, residual)
+# Takes (block, spare, out, residual) of the same shape; `spare` is scratch memory.
+Stage = Callable[[Array, Array, Array, Array | None], None]
 
 _SLOPES = {"leaky": 0.1, "revleaky": 0.1, "relie": 0.01}
 LONG_ROW = 256  # values; on shorter rows the overhead of NumPy's loops dominates
 
 
-class Epilogue:
-    """Stages that turn a block of sums into values of `out`.
+def epilogue(op: ops.Conv2d, bias: Array | None) -> Stage:
+    """Return what follows the sums of `op`, except its pool; `bias` is as long as a row.
 
-    All but the last work in place, on memory that is in the cache; the last writes to `out`.
+    All stages but the last work in place, on memory that is in the cache.
     """
-
-    def __init__(self, stages: list[Stage]) -> None:
-        self._before = tuple(stages[:-1])
-        self._last = stages[-1] if stages else _copy
-
-    def __call__(self, block: Array, spare: Array, out: Array, residual: Array | None) -> None:
-        """Run the stages; all arrays have the same shape, and `spare` is scratch memory."""
-        for stage in self._before:
-            stage(block, spare, block, residual)
-        self._last(block, spare, out, residual)
-
-
-def epilogue(op: ops.Conv2d, bias: Array | None) -> Epilogue:
-    """Return what follows the sums of `op`, except its pool; `bias` is as long as a row."""
     stages = [] if bias is None else [_add(bias)]
     for step in op.tail:
         if isinstance(step, ops.Add):
             stages.append(_add_residual)
         if isinstance(step, ops.Add | ops.Activate):
             stages += _activation(step.activation)
-    return Epilogue(stages)
+    *before, last = stages or [_copy]
+
+    def run(block: Array, spare: Array, out: Array, residual: Array | None) -> None:
+        for stage in before:
+            stage(block, spare, block, residual)
+        last(block, spare, out, residual)
+
+    return run
 
 
 def joins_pixels(*arrays: Array | None) -> bool:

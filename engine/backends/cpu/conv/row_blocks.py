@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.backends.cpu.conv.base import FloatConvolution
-from engine.backends.cpu.conv.epilogue import Epilogue, epilogue, join_pixels, joins_pixels
+from engine.backends.cpu.conv.epilogue import Stage, epilogue, join_pixels, joins_pixels
 from engine.backends.cpu.conv.gather import Geometry, PaddedRows, take_signs
 from engine.backends.cpu.storage import Kernel
 
@@ -92,7 +92,7 @@ class RowBlocked(FloatConvolution):
 
         return lambda: self.workers.run(run_piece, len(pieces))
 
-    def _run(self, block: BlockScratch, piece: RowBlock, finish: Epilogue) -> None:
+    def _run(self, block: BlockScratch, piece: RowBlock, finish: Stage) -> None:
         for border in block.borders:
             border.fill(-1 if self.op.signed else 0)
         np.copyto(block.cells, piece.rows.source)

@@ -146,10 +146,8 @@ def windows_map(windows: Windows, *, pixels: int, channels: int) -> TensorMap:
     op = windows.op
     top, left, bottom, right = op.padding
     reach_y, reach_x = ((k - 1) * d for k, d in zip(op.kernel, op.dilation, strict=True))
-    lower, upper = (
-        (ctypes.c_int * 2)(-left, -top),
-        (ctypes.c_int * 2)(right - reach_x, bottom - reach_y),
-    )
+    lower = (ctypes.c_int * 2)(-left, -top)
+    upper = (ctypes.c_int * 2)(right - reach_x, bottom - reach_y)
     slices = lower, upper, ctypes.c_uint(channels), ctypes.c_uint(pixels)
     return _encoded("cuTensorMapEncodeIm2col", windows, channels, slices, op.stride)
 

@@ -46,8 +46,8 @@ def picture(plan: Plan) -> Array:
 
 def suspect(lowered: Lowered, largest: Mapping[Op, float]) -> Op | None:
     """Return the first op with float16 outputs that are not finite; `largest` is of each op."""
-    are_endless = (op for op, value in largest.items() if not np.isfinite(value))
-    return next((op for op in are_endless if lowered.target.bytes_of(op.out) == 2), None)
+    endless = (op for op, value in largest.items() if not np.isfinite(value))
+    return next((op for op in endless if lowered.target.bytes_of(op.out) == 2), None)
 
 
 def refuse(plan: Plan, op: Op, values: Mapping[Op, float]) -> None:

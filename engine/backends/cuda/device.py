@@ -148,12 +148,12 @@ class CudaDevice:
 
     def _improved(self, fused: Lowered, limit: float, *, as_a_whole: bool) -> Lowered:
         for each in _by_precision(fused):
-            self._known_tuner().compile_ahead(*each)
+            self._known_tuner().compile_ahead(each)
         self._tune(fused, limit, as_a_whole=as_a_whole)
         return lowering.place(self._with_choices(fused))
 
     def _knows(self, fused: Lowered) -> bool:
-        return all(self._known_tuner().knows(*each) for each in _by_precision(fused))
+        return all(self._known_tuner().knows(each) for each in _by_precision(fused))
 
     def _tune(
         self,
@@ -169,27 +169,22 @@ class CudaDevice:
         that small or known networks load fast. With a longer limit it gets all that is left.
         """
         tuner = self._known_tuner()
-        plan, target = fused.plan, fused.target
         start = monotonic()
         is_new = False
         for each in _by_precision(fused):
             left = limit - (monotonic() - start)
             if left > 0:
-                is_new |= tuner.tune(*each, left, report)
+                is_new |= tuner.tune(each, left, report)
         taken = monotonic() - start
         left = limit - taken if limit > tune_layers.SECONDS else min(limit - taken, taken)
         if as_a_whole and left > 0 and (is_new or limit > tune_layers.SECONDS):
             trials = Trials(self._context, fused)
             report("timing the network as a whole")
-            tuner.tune_network(plan, target, trials.make, left)
+            tuner.tune_network(fused, trials.make, left)
 
     def _with_choices(self, fused: Lowered) -> Lowered:
         """A copy: what is measured later must not change what a program has prepared."""
-        measured = (
-            dict(self.measured)
-            if self._tuner is None
-            else self._tuner.choices_for(fused.plan, fused.target)
-        )
+        measured = dict(self.measured) if self._tuner is None else self._tuner.choices_for(fused)
         return replace(fused, target=replace(fused.target, measured=measured))
 
     def algorithms(
@@ -290,7 +285,7 @@ def _close(decoders: list[CardJpegDecoder | CardVideos], context: Context) -> No
     context.close()
 
 
-def _by_precision(fused: Lowered) -> Iterator[tuple[Plan, Target]]:
+def _by_precision(fused: Lowered) -> Iterator[Lowered]:
     """Yield the ops in the program's precision, and those that run in others instead."""
     plan, target = fused.plan, fused.target
     targets = {"int8": replace(target, precision="int8"), "float32": target.in_floats()}
@@ -298,4 +293,4 @@ def _by_precision(fused: Lowered) -> Iterator[tuple[Plan, Target]]:
         part = tuple(op for op in plan.ops if target.of(op).precision == each)
         own = target if each == target.precision else targets[each]
         if part or each != "int8":
-            yield replace(plan, ops=part), own
+            yield replace(fused, plan=replace(plan, ops=part), target=own)

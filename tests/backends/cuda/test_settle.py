@@ -260,7 +260,7 @@ def test_of_the_usual_time_a_network_gets_no_more_than_measuring_took(
         now[0] += measuring
         return True
 
-    def settle(self: object, plan: Plan, target: Target, make: object, limit: float) -> None:
+    def settle(self: object, fused: object, make: object, limit: float) -> None:
         given_to_it.append(limit)
 
     monkeypatch.setenv("ENGINE_TUNE", given)

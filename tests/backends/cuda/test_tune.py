@@ -196,7 +196,7 @@ def test_kernels_of_variants_are_compiled_together_before_any_is_measured(
     )
     tuner = tune_layers.Tuner(device.context, {})
     plan = network(64, 48)
-    tuner.tune(plan, HOPPER, 10)
+    tuner.tune(Lowered(plan, HOPPER), 10)
     asked = {
         conv.ALGORITHMS[name.algorithm].tile(HOPPER, op)
         for op in plan.ops
@@ -221,7 +221,7 @@ def test_what_is_not_compiled_in_time_is_measured_when_the_network_is_loaded_aga
     monkeypatch.setattr(tune_layers.tiles, "compiled_from", lambda tile, capability: tile)
     monkeypatch.setattr(tune_layers.compile_children, "compile_all", compile_all)
     plan, choices = network(64), {}
-    tune_layers.Tuner(device.context, choices).tune(plan, HOPPER, 1)
+    tune_layers.Tuner(device.context, choices).tune(Lowered(plan, HOPPER), 1)
     (first,) = plan.ops
     tried = {choice for _, choice in clock.asked}
     assert tried
@@ -232,11 +232,11 @@ def test_what_is_not_compiled_in_time_is_measured_when_the_network_is_loaded_aga
     is_slow = False
     clock.asked.clear()
     again: dict[str, Choice] = {}
-    tune_layers.Tuner(device.context, again).tune(plan, HOPPER, 10)
+    tune_layers.Tuner(device.context, again).tune(Lowered(plan, HOPPER), 10)
     slow = {each for _, each in clock.asked if each.algorithm.startswith("sm90_splitk")}
     assert len(slow) > 1
     clock.asked.clear()
-    tune_layers.Tuner(device.context, {}).tune(plan, HOPPER, 10)
+    tune_layers.Tuner(device.context, {}).tune(Lowered(plan, HOPPER), 10)
     assert not clock.asked
 
 
@@ -247,12 +247,12 @@ def test_what_runs_in_floats_gets_what_the_rest_has_left(
     now, given = [100.0], []
 
     class Slow:
-        def tune(self, plan: Plan, target: Target, seconds: float, report: object) -> bool:
+        def tune(self, fused: Lowered, seconds: float, report: object) -> bool:
             given.append(seconds)
             now[0] += seconds / 2
             return False
 
-        def tune_network(self, plan: Plan, target: Target, make: Any, seconds: float) -> None:
+        def tune_network(self, fused: Lowered, make: Any, seconds: float) -> None:
             given.append(seconds)
 
     monkeypatch.setattr("engine.backends.cuda.device.monotonic", lambda: now[0])

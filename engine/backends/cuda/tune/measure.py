@@ -26,13 +26,14 @@ PLAIN = frozenset({"direct", "tiled"})
 _ALIKE = 2  # variants that do the same work
 
 
-def distinct(plan: Plan, target: Target) -> list[Conv2d]:
+def distinct(fused: Lowered) -> list[Conv2d]:
     """Return a convolution of each signature, the most expensive signature first.
 
     Of several, the one whose place in memory suits most algorithms.
     """
+    target = fused.target
     alike: dict[str, list[Conv2d]] = {}
-    for op in plan.ops:
+    for op in fused.plan.ops:
         if isinstance(op, Conv2d):
             alike.setdefault(conv.signature(target, op), []).append(op)
 

@@ -78,17 +78,15 @@ class Tuner:
         self._key = compile_cache.key_of([_identity(context.card.model), str(version)])
         self._load()
 
-    def choices_for(self, plan: Plan, target: Target) -> dict[str, Choice]:
+    def choices_for(self, fused: Lowered) -> dict[str, Choice]:
         """Return the choices of a network, or else those of its convolutions alone."""
-        known = self._networks.get(_network(plan, target), tune_network.Progress())
+        known = self._networks.get(_network(fused), tune_network.Progress())
         return {**self.choices, **known.choices}
 
-    def tune_network(
-        self, plan: Plan, target: Target, make: tune_network.Make, limit: float
-    ) -> None:
+    def tune_network(self, fused: Lowered, make: tune_network.Make, limit: float) -> None:
         """Time the whole network with choices nearly as fast alone, for `limit` seconds."""
-        key = _network(plan, target)
-        known = [conv.signature(target, op) for op in distinct(plan, target)]
+        key = _network(fused)
+        known = [conv.signature(fused.target, op) for op in distinct(fused)]
         near = {each: self._near[each] for each in known if len(self._near.get(each, ())) > 1}
         progress = self._networks.get(key)
         if progress is None:
@@ -103,38 +101,34 @@ class Tuner:
         self._networks[key] = progress
         self._store()
 
-    def knows(self, plan: Plan, target: Target) -> bool:
+    def knows(self, fused: Lowered) -> bool:
         """Whether each convolution was measured; ends at the first that was not.
 
         A first run waits for this, and the candidates of all convolutions take 0.3 s to find.
         """
-        convolutions = (op for op in plan.ops if isinstance(op, Conv2d))
-        return not any(self._is_open(target, op) for op in convolutions)
+        convolutions = (op for op in fused.plan.ops if isinstance(op, Conv2d))
+        return not any(self._is_open(fused.target, op) for op in convolutions)
 
-    def compile_ahead(self, plan: Plan, target: Target) -> None:
+    def compile_ahead(self, fused: Lowered) -> None:
         """Compile and load what `tune` measures, without hurry: the network already runs."""
         with suppress(DeviceError):  # measuring will tell
             cublas.skcuda_cublas()
-        _compile_together(self._unknown(plan, target), target, _PATIENCE)
+        _compile_together(self._unknown(fused), fused.target, _PATIENCE)
 
     def tune(
-        self,
-        plan: Plan,
-        target: Target,
-        limit: float,
-        report: Callable[[str], None] = lambda text: None,
+        self, fused: Lowered, limit: float, report: Callable[[str], None] = lambda text: None
     ) -> bool:
         """Measure unknown convolutions, the most expensive first, for `limit` seconds.
 
         Return whether there were any.
         """
-        deadline = monotonic() + limit
-        unknown = self._unknown(plan, target)
+        deadline, target = monotonic() + limit, fused.target
+        unknown = self._unknown(fused)
         if not unknown:
             return False
         name = self._context.name
         _log.info("%s: measuring %d convolutions, once for this card", name, len(unknown))
-        gate_of = gates(plan)
+        gate_of = gates(fused.plan)
         report(f"compiling kernels for {len(unknown)} convolutions")
         late = _compile_together(unknown, target, limit * _COMPILING)
         for number, op in enumerate(unknown, 1):
@@ -159,8 +153,8 @@ class Tuner:
         self._store()
         return True
 
-    def _unknown(self, plan: Plan, target: Target) -> list[Conv2d]:
-        return [op for op in distinct(plan, target) if self._is_open(target, op)]
+    def _unknown(self, fused: Lowered) -> list[Conv2d]:
+        return [op for op in distinct(fused) if self._is_open(fused.target, op)]
 
     def _is_open(self, target: Target, op: Conv2d) -> bool:
         return conv.signature(target, op) not in self.choices and len(shortlist(target, op)) > 1
@@ -262,13 +256,13 @@ def gates(plan: Plan) -> dict[Conv2d, Gate]:
     }
 
 
-def _network(plan: Plan, target: Target) -> str:
+def _network(fused: Lowered) -> str:
     """Return a key of everything that decides which choices are best for a network."""
     facts = [
-        conv.signature(target, op) if isinstance(op, Conv2d) else type(op).__name__
-        for op in plan.ops
+        conv.signature(fused.target, op) if isinstance(op, Conv2d) else type(op).__name__
+        for op in fused.plan.ops
     ]
-    return compile_cache.key_of([target.precision, *facts])
+    return compile_cache.key_of([fused.target.precision, *facts])
 
 
 def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> set[tiles.Tile]:

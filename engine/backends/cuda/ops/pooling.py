@@ -58,8 +58,8 @@ def most_pieces(target: Target, src: ops.Tensor) -> int:
 
 def sum_parts(
     gpu: Gpu, src: ops.Tensor, gate: ops.Gate | None = None, *, means: ops.Tensor | None = None
-) -> tuple[int, int]:
-    """Enqueue the sums of parts, as float32 in the workspace; return how many parts and chunks.
+) -> int:
+    """Enqueue the sums of parts, as float32 in the workspace; return parts times chunks.
 
     Write means instead if a tensor is given for them; there has to be a single part.
     """
@@ -81,14 +81,15 @@ def sum_parts(
     )
     grid = chunks, min(parts, MOST_GRID), min(rows, MOST_GRID)
     gpu.launch_grid(kernel, grid, _THREADS, **arguments)
-    return parts, chunks
+    return parts * chunks
 
 
 def _average_map(gpu: Gpu, src: ops.Tensor, out: ops.Tensor) -> None:
-    if _part_count(gpu.target, src) == 1:
+    parts = _part_count(gpu.target, src)
+    if parts == 1:
         sum_parts(gpu, src, means=out)
         return
-    parts, _ = sum_parts(gpu, src)
+    sum_parts(gpu, src)
     sizes = {"area": src.shape.area, "parts": parts}
     arguments = gpu.arguments("average_join", src, out, sums=gpu.workspace, **sizes)
     blocks = gpu.rows(out) * -(-out.shape.channels // 32)

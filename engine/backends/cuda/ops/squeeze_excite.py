@@ -54,7 +54,8 @@ def gate(gpu: Gpu, op: ops.Gate) -> None:
     room = _most_floats(gpu.target) - values * packs
     shape = _scaled_grid(gpu, op) if gpu.annotations.multiply else _grid(gpu, op, lanes, room)
     memory = values * packs + max(4 * _THREADS, padded_hidden(op), shape.share)
-    pieces = _pieces(gpu, op)
+    sums = gpu.annotations.partial_sums  # else nothing has enqueued them
+    pieces = sums.pieces if sums else pooling.sum_parts(gpu, op.src, op)
     arguments = gpu.arguments(
         "gate",
         op.src,
@@ -75,14 +76,6 @@ def gate(gpu: Gpu, op: ops.Gate) -> None:
     )
     grid = gpu.rows(op.out) * shape.shares * shape.spreads, 1, 1
     gpu.launch_grid("gate", grid, _THREADS, shared=4 * memory, **arguments)
-
-
-def _pieces(gpu: Gpu, op: ops.Gate) -> int:
-    """Return how many partial sums there are, after enqueueing them if nothing else does."""
-    if gpu.annotations.partial_sums is not None:
-        return gpu.annotations.partial_sums.pieces
-    parts, chunks = pooling.sum_parts(gpu, op.src, op)
-    return parts * chunks
 
 
 class _Grid(NamedTuple):

@@ -83,6 +83,10 @@ class Sm90Tile(Tile):
         weights = self.columns * (2 if self.mode == MODES["float32"] else 1)
         return (self.rows + weights) * self.depth * self.value_bytes
 
+    def steps(self, op: ops.Conv2d) -> int:
+        """Return the slices of k."""
+        return prod(op.kernel) * -(-op.src.shape.channels // self.depth)
+
     def across(self, op: ops.Conv2d) -> int:
         """Return the tiles for all filters."""
         return -(-op.out.shape.channels // self.columns)
@@ -273,7 +277,7 @@ def arguments(
         out_h=grid.height,
         out_w=grid.width,
         slices=slices_of_tap,
-        steps=op.kernel[0] * op.kernel[1] * slices_of_tap,
+        steps=tile.steps(op),
         split=split,
         tiles_n=tiles_n,
         is_aligned=int(not written & gpu.target.misaligned),

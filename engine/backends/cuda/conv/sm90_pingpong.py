@@ -57,9 +57,8 @@ class PersistentGemm(sm90_base.Sm90Algorithm):
         """On the scale of the estimates of sm90_splitk.py."""
         tile = self.tile(target, op)
         rate, width, finish = sm90_base.TURN_COSTS[tile.mode]
-        steps = op.kernel[0] * op.kernel[1] * -(-op.src.shape.channels // tile.depth)
         area = tile.rows * tile.columns
-        products = steps * max(area * tile.depth / rate, tile.stage_bytes / width)
+        products = tile.steps(op) * max(area * tile.depth / rate, tile.stage_bytes / width)
         taking_turns = tile.teams * tile.blocks
         turn = max(products, (products + area / finish) / taking_turns)
         turns = -(-_tiles(tile, op, target.rows(op.out)) // self._resident(target))

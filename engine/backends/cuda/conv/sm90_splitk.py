@@ -177,7 +177,7 @@ class SplitK(sm90_base.Sm90Algorithm):
         if tile.shared_by(self.split) > sm90_base.MOST_SHARED:
             return False
         blocks = self.down(target, op) * tile.across(op) * self.split
-        return blocks <= _MOST_BLOCKS and _steps(target, op) >= _LEAST_STEPS * self.split
+        return blocks <= _MOST_BLOCKS and tile.steps(op) >= _LEAST_STEPS * self.split
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
         if self.split == 1 and op.pool is None:
@@ -216,7 +216,7 @@ class SplitK(sm90_base.Sm90Algorithm):
         at_once = min(most, tile.blocks)
         products = at_once * tile.rows * tile.columns * tile.depth / rate
         cycles = max(products, at_once * self.loading(tile, width), self.least_slice)
-        block = start + _steps(target, op) / self.split * cycles
+        block = start + tile.steps(op) / self.split * cycles
         block += at_once * tile.rows * tile.columns / finish
         if self.split > 1:
             block += split + at_once * tile.rows * tile.columns * 4 * (1 - 1 / self.split) / _POSTED
@@ -236,12 +236,6 @@ def _every_other(op: ops.Conv2d) -> ops.Conv2d:
     bottom -= stride_y * (op.grid.height - 2 * op.out.shape.height)
     right -= stride_x * (op.grid.width - 2 * op.out.shape.width)
     return replace(op, stride=(2 * stride_y, 2 * stride_x), padding=(top, left, bottom, right))
-
-
-def _steps(target: Target, op: ops.Conv2d) -> int:
-    """Return the slices of k."""
-    slices = -(-op.src.shape.channels // sm90_base.depth(target, op))
-    return op.kernel[0] * op.kernel[1] * slices
 
 
 ALGORITHMS = tuple(

@@ -29,17 +29,17 @@ from engine.concurrency.pipeline import pipelined
 from engine.darknet.graph import Graph
 from engine.device_reading import DeviceReader
 from engine.errors import ImageError, InputError, within_memory
-from engine.files.naming import shown
 from engine.files.stamp import is_of_file
 from engine.filled_runs import Pending, filled_runs
 from engine.inputs import Batch, FolderFoundError, Intake, Prepared, ReadAhead, Wanted
 from engine.settings import Settings
 from engine.sources.media import MediaKind, media_of
 from engine.vision import class_tree
-from engine.vision.boxes import NO_BOXES, Boxes, Suppression
+from engine.vision.boxes import NO_BOXES, NOT_NUMBERS, Boxes, Suppression
 from engine.vision.classification import Classification
 from engine.vision.code import Code
 from engine.vision.image import Picture
+from engine.vision.postprocess import NO_NUMBERS
 from engine.vision.result import Result
 from engine.vision.tiles import Area, merge
 
@@ -322,7 +322,9 @@ class PictureRuns:
         entry, settings = picture.entry, picture.settings
         assert isinstance(entry, Prepared)
         found, timing = picture.found[0], {"prepare": entry.milliseconds, **picture.milliseconds}
-        if entry.tiles:
+        if entry.tiles and NOT_NUMBERS in picture.found:
+            found = NOT_NUMBERS
+        elif entry.tiles:
             start = time.perf_counter()
             suppression = self._detection_settings(settings).suppression
             most = settings.most_boxes
@@ -390,8 +392,7 @@ class PictureRuns:
         picture = entry.picture
         if self._task == "classifier":
             if np.isnan(found).any():
-                name = "picture" if picture.path is None else shown(picture.path)
-                return ImageError(f"{name}: probabilities: expected numbers, got NaN")
+                return ImageError(f"{picture.name}: probabilities: expected numbers, got NaN")
             return Classification(
                 picture.size,
                 self._multiply_down_the_tree(found.ravel()),
@@ -403,6 +404,8 @@ class PictureRuns:
                 stamp=picture.stamp,
                 picture=self._kept(picture) if keep == "always" else None,
             )
+        if found is NOT_NUMBERS:
+            return ImageError(f"{picture.name}: {NO_NUMBERS}")
         codes = None
         if settings.read:
             start = time.perf_counter()

@@ -151,6 +151,23 @@ def tiny_detector(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def overflowing(tmp_path_factory, tiny_detector):
+    """Return a detector with weights that are finite, and products of them that are not."""
+    path = tmp_path_factory.mktemp("overflowing") / "net.weights"
+    network = graph.build(cfg.read(tiny_detector.cfg))
+    large = [
+        {
+            name: np.full(values.shape, 1e38 if name == "weight" else 1, np.float32)
+            for name, values in layer.items()
+        }
+        for layer in weights.initial(network)
+    ]
+    large[2]["weight"][:, ::2] *= -1
+    weights.save(path, network, large)
+    return Model(tiny_detector.cfg, path, tiny_detector.names)
+
+
+@pytest.fixture(scope="session")
 def tiny_classifier(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("classifier"), CLASSIFIER, list("uvwxyz"))
 

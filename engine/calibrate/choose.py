@@ -62,7 +62,7 @@ class Measurement:
     def has_finite_outputs(self) -> bool:
         """Whether an output is finite in float32 for any input, so that errors can be measured.
 
-        A head returns no boxes where scores are NaN.
+        A head returns rows with scores of NaN where its input overflows.
         """
         return any(each.size and np.isfinite(each).all() for row in self._expected for each in row)
 

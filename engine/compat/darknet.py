@@ -44,7 +44,7 @@ from engine.files.naming import shown
 from engine.vision.boxes import Suppression
 from engine.vision.colours import colour_of
 from engine.vision.image import Picture, read
-from engine.vision.postprocess import is_representable, relative_to_picture
+from engine.vision.postprocess import is_representable, relative_to_picture, require_numbers
 from engine.vision.resize import Placement, letterbox, stretch
 from engine.vision.rows import split_by_objectness, suppress_in_place
 
@@ -592,6 +592,7 @@ def _detections(
     scale = np.ones(4, np.float32) if relative else np.tile(np.array(size, np.float32), 2)
     found = []
     for rows in detector.candidates(pixels, threshold=thresh, hierarchy=hier_thresh):
+        require_numbers(rows, "image")
         placed = relative_to_picture(rows[is_representable(rows)], placement)
         found.append(Detections(placed[:, :4] * scale, placed[:, 5:].copy(), placed[:, 4]))
     return found

@@ -57,9 +57,20 @@ class Boxes:
         return chosen if max_detections is None else chosen.take(slice(max_detections))
 
 
-NO_BOXES = Boxes(
+_NONE = (
     np.empty((0, 4), np.float32),
     np.empty(0, np.float32),
     np.empty(0, np.int64),
     np.empty(0, np.float32),
 )
+NO_BOXES = Boxes(*_NONE)
+
+
+class _NotNumbers(Boxes):
+    """No boxes, whatever is taken of them."""
+
+    def take(self, rows: Array | slice) -> Boxes:
+        return self
+
+
+NOT_NUMBERS = _NotNumbers(*_NONE)  # of a picture with scores that are NaN or infinite

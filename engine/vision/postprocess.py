@@ -12,14 +12,16 @@ from functools import lru_cache
 import numpy as np
 
 from engine.arrays import Array
-from engine.errors import InputError
-from engine.vision.boxes import NO_BOXES, Boxes, Suppression
+from engine.errors import ImageError, InputError
+from engine.vision.boxes import NO_BOXES, NOT_NUMBERS, Boxes, Suppression
 from engine.vision.nms import survivors_of_groups
 from engine.vision.resize import Placement
 
 MAX_SCORES = 10_000  # per picture, as the cost of suppression grows with the square
 
 MAX_COORDINATE = 1e30  # beyond it float32 pixels overflow: exp() of a broken network's width
+
+NO_NUMBERS = "scores: expected numbers, got NaN or infinity. The network's values overflow"
 
 
 def postprocess(
@@ -32,8 +34,8 @@ def postprocess(
 ) -> Boxes:
     """Return the boxes of one picture that survive suppression, the best score first.
 
-    With `classes` only their scores count. Rows that are not finite are left out, and only the best
-    MAX_SCORES scores are considered.
+    With `classes` only their scores count. Boxes that are not finite are left out, and only the
+    best MAX_SCORES scores are considered. With a score that is not finite it is NOT_NUMBERS.
     """
     (found,) = postprocess_batch(
         (candidates,),
@@ -65,7 +67,7 @@ def postprocess_batch(
     rows = _relative_to_pictures(rows, pictures, placements)
     if classes is not None:
         rows = _only_classes(rows, classes)
-    boxes, pictures = _sorted_boxes(rows, pictures)
+    boxes, pictures, broken = _sorted_boxes(rows, pictures)
     chosen = suppression or Suppression()
     if chosen.threshold is not None:
         groups = pictures * (rows.shape[1] + 1)  # a number for each picture and class
@@ -75,19 +77,22 @@ def postprocess_batch(
         if not kept.all():
             boxes, pictures = boxes.take(kept), pictures[kept]
     if len(counts) == 1:
-        return [boxes.select(max_detections=max_detections)]
+        return [boxes.select(max_detections=max_detections) if not broken else NOT_NUMBERS]
     ends = pictures.searchsorted(np.arange(len(counts)), side="right").tolist()
     starts = [0, *ends[:-1]]
     if max_detections is not None:
         ends = [min(pair) for pair in zip(ends, (s + max_detections for s in starts), strict=True)]
     # Copies, not views: a picture's boxes must not keep those of the whole batch in memory.
-    return [boxes.take(np.arange(*pair)) for pair in zip(starts, ends, strict=True)]
+    return [
+        NOT_NUMBERS if number in broken else boxes.take(np.arange(*pair))
+        for number, pair in enumerate(zip(starts, ends, strict=True))
+    ]
 
 
 def apply_threshold(candidates: Array, threshold: float) -> Array:
     """Drop scores up to `threshold` from candidates whose scores do not exceed their objectness."""
-    rows = candidates[candidates[:, 4] > threshold]
-    rows[:, 5:] = np.where(rows[:, 5:] > threshold, rows[:, 5:], 0)
+    rows = candidates[~(candidates[:, 4] <= threshold)]  # keeps NaN, as decoding does
+    rows[:, 5:] = np.where(rows[:, 5:] <= threshold, 0, rows[:, 5:])
     return rows
 
 
@@ -130,8 +135,15 @@ def _only_classes(candidates: Array, classes: Sequence[int]) -> Array:
     wanted = np.zeros(candidates.shape[1] - 5, bool)
     wanted[list(classes)] = True
     chosen = candidates.copy()
-    chosen[:, 5:][:, ~wanted] = 0
+    with np.errstate(invalid="ignore"):  # what is not finite becomes NaN, whatever its class
+        chosen[:, 5:] *= wanted
     return chosen
+
+
+def require_numbers(candidates: Array, picture: str) -> None:
+    """Raise the error of a picture if a score of its candidates is not finite."""
+    if not np.isfinite(candidates[:, 5:]).all():
+        raise ImageError(f"{picture}: {NO_NUMBERS}")
 
 
 def is_representable(candidates: Array) -> Array:
@@ -145,14 +157,20 @@ def sorted_boxes(candidates: Array) -> Boxes:
     return _sorted_boxes(candidates, np.zeros(len(candidates), np.int64))[0]
 
 
-def _sorted_boxes(candidates: Array, pictures: Array) -> tuple[Boxes, Array]:
-    """Do the same for several pictures in sequence; also return the picture of each box."""
+def _sorted_boxes(candidates: Array, pictures: Array) -> tuple[Boxes, Array, set[int]]:
+    """Do the same for several pictures in sequence; also return the picture of each box.
+
+    The third value are the pictures with scores that are not finite.
+    """
+    broken: set[int] = set()
     with np.errstate(invalid="ignore"):
-        above = candidates[:, 5:] > 0
+        above = ~(candidates[:, 5:] <= 0)
         rows, class_ids = np.divmod(np.flatnonzero(above), above.shape[1])
         scores, xywh = candidates[rows, 5 + class_ids], candidates[:, :4].take(rows, 0)
         if not (np.abs(xywh).max(initial=0) < MAX_COORDINATE and scores.max(initial=0) < np.inf):
-            good = (np.abs(xywh) < MAX_COORDINATE).all(axis=1) & (scores < np.inf)
+            is_number = np.isfinite(scores)
+            broken.update(pictures[rows[~is_number]].tolist())
+            good = (np.abs(xywh) < MAX_COORDINATE).all(axis=1) & is_number
             rows, class_ids, scores, xywh = rows[good], class_ids[good], scores[good], xywh[good]
     pictures = pictures[rows]
     order = np.lexsort((-scores, pictures))
@@ -161,4 +179,4 @@ def _sorted_boxes(candidates: Array, pictures: Array) -> tuple[Boxes, Array]:
         rank = np.arange(len(order)) - np.searchsorted(sorted_pictures, sorted_pictures)
         order = order[rank < MAX_SCORES]
     boxes = Boxes(xywh.take(order, 0), scores[order], class_ids[order], candidates[rows[order], 4])
-    return boxes, pictures[order]
+    return boxes, pictures[order], broken

@@ -88,6 +88,18 @@ def values_for(head: ops.Head, seed: int = 0) -> Array:
     return values
 
 
+def objectness_of(head: ops.Head, values: Array) -> Array:
+    """Return a view of the objectness of every anchor in the values of a head."""
+    flat = values.reshape(-1)
+    if isinstance(head, ops.YoloHead):
+        box = 8 if head.sigmas else 4
+        return values.reshape(len(head.anchors), box + 1 + head.classes, -1)[0, box]
+    if isinstance(head, ops.RegionHead):
+        return flat[head.coords :: head.coords + 1 + head.classes]
+    first = head.side * head.side * head.classes
+    return flat[first : first + head.side * head.side * head.boxes]
+
+
 def decode_by_loops(
     head: ops.Head, values: Array, *, threshold: float, hierarchy: float
 ) -> list[Row]:

@@ -15,7 +15,14 @@ from engine.plan import ops
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape
 from tests import needs
-from tests.backends.head_cases import ANCHORS, HEADS, NETWORK, decode_by_loops, values_for
+from tests.backends.head_cases import (
+    ANCHORS,
+    HEADS,
+    NETWORK,
+    decode_by_loops,
+    objectness_of,
+    values_for,
+)
 
 Array = NDArray[Any]
 
@@ -56,9 +63,21 @@ def test_no_row_is_below_the_threshold(head):
 
 
 @every_head
-def test_nan_scores_nothing(head):
+def test_scores_that_are_nan_stay_so_that_they_are_noticed(head):
     values = np.full(head.src.shape.sides, np.nan, np.float32)
-    assert len(candidates(head, values, threshold=0.1, hierarchy=0.5)) == 0
+    rows = candidates(head, values, threshold=0.1, hierarchy=0.5)
+    assert len(rows) > 0
+    assert np.isnan(rows[:, 5:]).any(axis=1).all()
+
+
+@every_head
+def test_an_objectness_of_nan_is_noticed_among_numbers(head):
+    values = values_for(head)
+    expected = len(candidates(head, values, threshold=0.1, hierarchy=0.3))
+    objectness_of(head, values)[:1] = np.nan
+    rows = candidates(head, values, threshold=0.1, hierarchy=0.3)
+    assert np.isnan(rows[:, 5:]).any(axis=1).sum() == 1
+    assert abs(len(rows) - expected) <= 1
 
 
 def test_thresholds_are_strict():

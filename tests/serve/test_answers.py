@@ -241,6 +241,13 @@ def test_invalid_picture_gives_the_reason(server, content, reason):
     assert "\n" not in reply.error
 
 
+def test_scores_that_overflow_are_an_error_of_the_picture(overflowing, pictures):
+    with load(overflowing) as opened, serving(opened) as server:
+        reply = server.post("/detect", pictures[0])
+    assert reply.status == 422
+    assert reply.error.startswith("picture: scores: expected numbers, got NaN or infinity")
+
+
 @pytest.mark.parametrize(
     ("headers", "reason"),
     [

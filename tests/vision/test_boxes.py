@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.errors import InputError
-from engine.vision.boxes import Suppression
+from engine.vision.boxes import NOT_NUMBERS, Suppression
 from engine.vision.nms import suppress
 from engine.vision.postprocess import (
     MAX_SCORES,
@@ -235,10 +235,7 @@ def test_nms_of_darknets_boxes_gives_darknets_result(entry):
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [
-        *((column, value) for column in range(4) for value in (np.nan, np.inf, -np.inf, 3e38)),
-        *((5, value) for value in (np.nan, np.inf, -np.inf)),
-    ],
+    [(column, value) for column in range(4) for value in (np.nan, np.inf, -np.inf, 3e38)],
 )
 def test_69_non_finite_rows_are_dropped(column, value):
     rows = random_candidates(6, 1, zero=0)
@@ -247,6 +244,21 @@ def test_69_non_finite_rows_are_dropped(column, value):
         got = postprocess(rows, placement, Suppression(None))
         assert len(got) == 5
         assert np.isfinite(got.xywh).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("classes", [None, [0], [1]])
+def test_a_score_that_is_not_finite_leaves_no_boxes_of_its_picture(value, classes):
+    rows = random_candidates(6, 2, zero=0)
+    broken = rows.copy()
+    broken[2, 5] = value
+    options = {"classes": classes, "max_detections": 3}
+    assert postprocess(broken, WHOLE, **options) is NOT_NUMBERS
+    found = postprocess_batch([rows, broken, rows[:0], rows], [WHOLE] * 4, **options)
+    assert [each is NOT_NUMBERS for each in found] == [False, True, False, False]
+    assert as_set(found[0]) == as_set(found[3]) == as_set(postprocess(rows, WHOLE, **options))
+    assert NOT_NUMBERS.select([0], 2) is NOT_NUMBERS
+    assert len(NOT_NUMBERS) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

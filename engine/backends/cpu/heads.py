@@ -34,7 +34,8 @@ def candidates_of_all(
 def candidates(head: ops.Head, values: Array, *, threshold: float, hierarchy: float) -> Array:
     """Return the rows of `head` for the `values` (c, h, w) of one sample, as `ops.Head` says.
 
-    `hierarchy` is the probability above which a tree of classes descends into a class.
+    A score that is NaN is above every threshold, so that it is noticed. `hierarchy` is the
+    probability above which a tree of classes descends into a class.
     """
     # boxes may be infinite or NaN, as in darknet and on a GPU
     with np.errstate(all="ignore"):
@@ -49,11 +50,11 @@ def candidates(head: ops.Head, values: Array, *, threshold: float, hierarchy: fl
 def _yolo(
     head: ops.YoloHead, values: Array, threshold: float, hierarchy: float
 ) -> tuple[Array, Array, Array]:
-    """Decode only anchors whose objectness exceeds the threshold."""
+    """Decode only anchors whose objectness exceeds the threshold, or is NaN."""
     _, height, width = values.shape
     count, box = len(head.anchors), 8 if head.sigmas else 4
     entries = values.reshape(count, box + 1 + head.classes, height * width)
-    cell, anchor = np.nonzero((entries[:, box] > threshold).T)
+    cell, anchor = np.nonzero(~(entries[:, box] <= threshold).T)
     found = entries[anchor, :, cell]
 
     x, y, across, down = found[:, 0 : box : box // 4].T
@@ -90,9 +91,10 @@ def _region(
         objectness = np.where(objectness < 0.5, 0, objectness)
     if head.tree_parents:
         # probabilities in a tree are at most 1, so a low objectness excludes a row
-        row = np.flatnonzero(objectness > threshold)
+        row = np.flatnonzero(~(objectness <= threshold))
         classes = class_tree.multiply_down(entries[row, coords + 1 :], head.tree_parents)
         scores = _last_above(classes, hierarchy)
+        scores[np.isnan(objectness[row])] = np.nan
     else:
         scores = _above(objectness[:, None] * entries[:, coords + 1 :], threshold)
         row = np.arange(len(entries))
@@ -133,12 +135,12 @@ def _grid(
 
 
 def _above(scores: Array, threshold: float) -> Array:
-    return np.where(scores > threshold, scores, 0)
+    return np.where(scores <= threshold, 0, scores)  # keeps NaN
 
 
 def _last_above(probabilities: Array, hierarchy: float) -> Array:
     """Keep one class of each row, the last above `hierarchy`; children come after parents."""
-    is_above = probabilities > hierarchy
+    is_above = ~(probabilities <= hierarchy)
     last = is_above.shape[1] - 1 - is_above[:, ::-1].argmax(axis=1)
     row = np.flatnonzero(is_above.any(axis=1))
     kept = np.zeros_like(probabilities)

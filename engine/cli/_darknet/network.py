@@ -146,12 +146,16 @@ def read(detector: Detector, source: Source, *, has_letterbox: bool = False) -> 
 def candidates(
     detector: Detector, taken: Input, *, threshold: float, hierarchy: float = 0.5
 ) -> Found:
-    """Run the network; the rows are those before NMS, relative to the picture."""
-    from engine.vision.postprocess import is_representable, relative_to_picture
+    """Run the network; the rows are those before NMS, relative to the picture.
+
+    Raise an ImageError if scores are not finite; darknet finds nothing there without a word.
+    """
+    from engine.vision.postprocess import is_representable, relative_to_picture, require_numbers
 
     start = time.perf_counter()
     (rows,) = detector.candidates(taken.pixels[None], threshold=threshold, hierarchy=hierarchy)
     milliseconds = (time.perf_counter() - start) * 1e3
+    require_numbers(rows, taken.picture.name)
     rows = rows[is_representable(rows)]
     return Found(taken.picture, relative_to_picture(rows, taken.placement), milliseconds)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from engine.backends import open_device
 from engine.backends.base import Placed
+from engine.backends.cpu import heads
 from engine.backends.cuda.conv import candidates
 from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.ops import border, pooling
@@ -28,7 +29,7 @@ from tests.backends.cases import CASES, Case, all_cases, pooled, tensor
 from tests.backends.cuda.cards import CARDS, open_card
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostContext, HostDevice
-from tests.backends.head_cases import HEADS, decode_by_loops, values_for
+from tests.backends.head_cases import HEADS, decode_by_loops, objectness_of, values_for
 from tests.backends.layouts import ALONE, INSIDE, INSIDE_ALIGNED, Layout, laid_out, run_case
 from tests.lanes import slow_except
 
@@ -214,12 +215,16 @@ def test_decoders_find_what_loops_find(host: HostDevice, head: ops.Head, thresho
 
 @needs_gxx
 @every_head
-def test_decoders_find_nothing_in_what_is_not_a_number(host: HostDevice, head: ops.Head) -> None:
-    program = host.compile(head_plan(head))
-    images = np.full((1, *head.src.shape.sides), np.nan, np.float32)
-    (rows,) = program.detect(images, threshold=0.1, hierarchy=0.5)
+def test_decoders_keep_scores_that_are_nan(host: HostDevice, head: ops.Head) -> None:
+    program = host.compile(head_plan(head), batch=2)
+    images = np.stack([values_for(head), np.full(head.src.shape.sides, np.nan, np.float32)])
+    objectness_of(head, images[0])[1] = np.nan
+    found = program.detect(images, threshold=0.1, hierarchy=0.3)
     program.close()
-    assert rows.shape == (0, 5 + head.classes)
+    for rows, values in zip(found, images, strict=True):
+        expected = heads.candidates(head, values, threshold=0.1, hierarchy=0.3)
+        assert np.isnan(rows[:, 5:]).any()
+        np.testing.assert_allclose(rows, expected, rtol=2e-5, atol=1e-6)
 
 
 @needs_gxx

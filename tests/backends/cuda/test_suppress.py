@@ -14,10 +14,11 @@ from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.runtime import nms_buffer
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.errors import EngineError
-from engine.plan.build import Plan
+from engine.plan import ops
+from engine.plan.build import Plan, PlanBuilder
 from engine.plan.ops import Tensor, YoloHead
 from engine.plan.shapes import Shape
-from engine.vision.boxes import Boxes, Suppression
+from engine.vision.boxes import NOT_NUMBERS, Boxes, Suppression
 from engine.vision.postprocess import postprocess_batch
 from engine.vision.resize import Placement
 from tests.backends.cuda.host import needs_gxx
@@ -164,6 +165,31 @@ def test_boxes_that_are_no_numbers_do_not_compete(card: CudaDevice) -> None:
     program = card.compile(plan)
     given = pictures(plan, 1)
     assert check(program, given, Suppression(0.3), 0.2) > 0
+
+
+@pytest.mark.parametrize("factor", [0, 1], ids=["nan", "infinity"])
+def test_a_score_that_is_not_finite_is_left_to_the_host(card: CudaDevice, factor: float) -> None:
+    """The first class becomes infinite where its byte is not 0, and then NaN if multiplied by 0."""
+    channels = len(ANCHORS) * (5 + CLASSES)
+    builder = PlanBuilder(Shape(channels, HEIGHT, WIDTH))
+    made = builder.source
+    for number, value in enumerate((3e38, 3e38, factor)):
+        weight = np.eye(channels, dtype=np.float32)[:, :, None, None]
+        weight[5, 5] = value
+        constant = builder.constant(str(number), weight)
+        made = builder.emit(ops.Conv2d(builder.tensor(made.shape), made, constant))
+    builder.head(YoloHead(made, CLASSES, ANCHORS, NETWORK))
+    plan = builder.build((made,), (made,))
+    program = card.compile(plan, batch=2)
+    whole, broken = pictures(plan, 2)
+    whole.pixels[..., 5] = broken.pixels[..., 5] = 0
+    broken.pixels[2, 3, 4:6] = 255
+    for given in ([whole, broken], [broken]):
+        *others, last = program.start_boxes(given, KINDS[0], threshold=0.1).result()
+        assert last is NOT_NUMBERS
+        assert all(map(len, others))
+    program._crowded = 0
+    assert check(program, [whole], KINDS[0], 0.1) > 0
 
 
 def test_nothing_is_left_of_nothing(card: CudaDevice) -> None:

@@ -2,8 +2,8 @@
 
 It holds a header, a counter for each row, the first NEAR survivors of each row, then the others,
 which are copied only if there are any. The card writes all that is before them to the memory of the
-host by itself. At most MOST_SCORES scores of a row compete; with more the counter is CROWDED, and
-the caller suppresses candidates on the host.
+host by itself. At most MOST_SCORES scores of a row compete; with more, or with one that
+is not finite, the counter is CROWDED, and the caller suppresses candidates on the host.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 //   region_output  [cell][anchor][coords, objectness, classes], classes through a softmax over runs
 //   *_candidates   records (number, x, y, w, h, objectness, scores...) in any order; `number` is the
 //                  record's place in darknet's order. A record's slot is the next value of an atomic
-//                  counter; there is room for every cell.
+//                  counter; there is room for every cell. A NaN is above every threshold, so that the
+//                  host notices it.
 //
 // Work item  yolo_output: a channel of a block's pixels; region_output: one block per anchor of a cell;
 //            candidates: an anchor of a cell, of which mostly only the objectness is read.
@@ -81,7 +82,7 @@ DEVICE bool has_score(const FlatMap& map, int first, int classes, float objectne
 {
     for (int c = 0; c < classes; ++c) {
         const float score = objectness * map[first + c];
-        if (score > threshold && score != 0.f) return true;
+        if (!(score <= threshold) && score != 0.f) return true;
     }
     return false;
 }
@@ -91,7 +92,7 @@ DEVICE void write_scores(
 {
     for (int c = 0; c < classes; ++c) {
         const float score = objectness * map[first + c];
-        record[6 + c] = score > threshold ? score : 0.f;
+        record[6 + c] = score <= threshold ? 0.f : score;
     }
 }
 
@@ -120,7 +121,7 @@ extern "C" __global__ void yolo_candidates(const real* __restrict__ src, const f
         const int anchor = item - pixel * count;
         const real* v = src + (size_t)pixel * pitch + anchor * entries;
         const float objectness = to_float(v[box]);
-        if (!(objectness > least)) continue;
+        if (objectness <= least) continue;
         const int row = pixel / area;
         const int cell = pixel - row * area;
         const int step = box / 4;
@@ -149,7 +150,7 @@ extern "C" __global__ void yolo_candidates(const real* __restrict__ src, const f
         for (int c = 0; c < classes; ++c) {
             float score = objectness * to_float(v[box + 1 + c]);
             if (box == 8) score *= certain;
-            record[6 + c] = score > least ? score : 0.f;
+            record[6 + c] = score <= least ? 0.f : score;
         }
     }
 }
@@ -215,18 +216,19 @@ extern "C" __global__ void tree_candidates(const real* __restrict__ src, const f
     GRID_STRIDE(item, rows * area * count)
     {
         const RegionItem at = region_item(item, map, count, coords, classes, classfix);
-        if (!(at.objectness > least)) continue;
+        if (at.objectness <= least) continue;
         float* p = scratch + (size_t)item * classes;
         int last = -1;
         for (int c = 0; c < classes; ++c) {
             p[c] = map[at.flat + coords + 1 + c];
             if (parents[c] >= 0) p[c] *= p[parents[c]];
-            if (p[c] > *hierarchy) last = c;
+            if (!(p[c] <= *hierarchy)) last = c;
         }
-        if (last < 0) continue;
+        const bool is_sure = at.objectness == at.objectness;
+        if (last < 0 && is_sure) continue;
         float* record = new_record(counter, records, columns, classes, at.row * per_row + first + at.inside);
         region_box(record, map, at.flat, at.cell, width, height, anchors + 2 * at.anchor);
-        for (int c = 0; c < classes; ++c) record[6 + c] = c == last ? p[c] : 0.f;
+        for (int c = 0; c < classes; ++c) record[6 + c] = !is_sure ? at.objectness : c == last ? p[c] : 0.f;
     }
 }
 

@@ -4,9 +4,9 @@
 //   list_scores  appends every score above zero, of every class of every record, to the list of its picture
 //   suppress     sorts each list by score and drops boxes that overlap a better one
 //
-// A list has room for MOST_SCORES; if it overflows, a mark is written and the host works on the
-// candidates instead. Sort keys are a score's inverted bits followed by its place in darknet's order:
-// they are all different, so the order is unique.
+// A list has room for MOST_SCORES; if it overflows, or a score is not finite, a mark is written and the
+// host works on the candidates instead. Sort keys are a score's inverted bits followed by its place in
+// darknet's order: they are all different, so the order is unique.
 //
 // Work item  list_scores: a class of a record; suppress: one block per picture, a thread per box.
 // Memory     lists are short and stay in the cache; suppress works in shared memory.
@@ -39,9 +39,13 @@ extern "C" __global__ void list_scores(const unsigned* __restrict__ counter,
         const int class_id = item - record * classes;
         const float* v = records + (size_t)record * columns;
         const float score = v[6 + class_id];
-        if (!(score > 0.f && score - score == 0.f)) continue;
+        if (score <= 0.f) continue;
         const unsigned number = __float_as_uint(v[0]);
         const int row = number / per_row;
+        if (score - score != 0.f) {  // the host makes an error of it
+            atomicMax(lengths + row, MOST_SCORES + 1u);
+            continue;
+        }
         const PlacedPicture& p = pictures[row];
         const float4 box =
             make_float4((float)((v[1] - p.margin_x) / p.ratio_x), (float)((v[2] - p.margin_y) / p.ratio_y),

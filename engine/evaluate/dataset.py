@@ -373,7 +373,7 @@ def _objects(
         return Objects.of([], [])
     try:
         if file.suffix == ".xml":
-            objects = voc_labels.read(file, names, problems)
+            objects = voc_labels.read(file, size, names, problems)
         else:
             objects = yolo_labels.read(file, size, names, problems)
     except InputError as error:

@@ -19,11 +19,18 @@ _MAX_COORDINATE = 1e9
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 
-def read(path: Path, names: Sequence[str], problems: list[str]) -> Objects:
-    """Read the objects of an annotation; invalid ones are left out and reported in `problems`."""
+def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list[str]) -> Objects:
+    """Read the objects of an annotation; invalid ones are left out and reported in `problems`.
+
+    So is a picture whose `size` is not the one that was labelled.
+    """
     boxes, class_ids, difficult = [], [], []
     numbers = {name: number for number, name in reversed(list(enumerate(names)))}
-    for number, element in enumerate(_tree(path).iter("object"), start=1):
+    tree = _tree(path)
+    if labelled := _other_size(tree, size):
+        own = f"labelled as {labelled}, the picture is {size[0]} x {size[1]}"
+        problems.append(f"{shown(str(path))}: size: {own}. See --no-exif")
+    for number, element in enumerate(tree.iter("object"), start=1):
         try:
             class_id = _class_id(element, numbers)
             box = _box(element)
@@ -42,11 +49,26 @@ def _tree(path: Path) -> ElementTree.Element:
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise InputError(f"{name}: expected an annotation, got XML with declarations")
     try:
-        return ElementTree.fromstring(text.encode("utf-8", "surrogateescape"))
+        tree = ElementTree.fromstring(text.encode("utf-8", "surrogateescape"))
     except ElementTree.ParseError as error:
         raise InputError(f"{name}:{error.position[0]}: is not XML: {error}") from None
     except (ValueError, LookupError) as error:  # an unknown encoding
         raise InputError(f"{name}: is not XML: {error}") from None
+    if tree.tag != "annotation":
+        hint = ". It has a namespace: leave xmlns out" if tree.tag.startswith("{") else ""
+        raise InputError(f"{name}: expected <annotation>, got <{shown(tree.tag[:60])}>{hint}")
+    return tree
+
+
+def _other_size(tree: ElementTree.Element, size: tuple[int, int]) -> str:
+    """Return the size that an annotation states if it is another one, else ""; 0 is unknown."""
+    texts = [(tree.findtext(f"size/{side}") or "0").strip() for side in ("width", "height")]
+    try:
+        width, height = map(float, texts)
+    except ValueError:
+        return shown(" x ".join(texts)[:60])
+    is_unknown = 0 in (width, height)
+    return "" if is_unknown or (width, height) == size else f"{width:g} x {height:g}"
 
 
 def _class_id(element: ElementTree.Element, numbers: dict[str, int]) -> int:

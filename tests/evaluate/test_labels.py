@@ -103,11 +103,11 @@ ANNOTATION = """<annotation><size><width>200</width><height>100</height></size>
 </annotation>"""
 
 
-def read_voc(tmp_path, text):
+def read_voc(tmp_path, text, size=(200, 100)):
     path = tmp_path / "a.xml"
     path.write_text(text)
     problems = []
-    return voc_labels.read(path, NAMES, problems), problems
+    return voc_labels.read(path, size, NAMES, problems), problems
 
 
 def test_voc_pixels_are_one_based_and_inclusive(tmp_path):
@@ -116,6 +116,33 @@ def test_voc_pixels_are_one_based_and_inclusive(tmp_path):
     assert objects.class_ids.tolist() == [1, 0]
     assert objects.optional.tolist() == [True, False]
     assert problems == []
+
+
+@pytest.mark.parametrize("size", [(100, 200), (1000, 500), (200, 101)])
+def test_a_picture_of_another_size_is_reported_and_its_objects_count(tmp_path, size):
+    objects, problems = read_voc(tmp_path, ANNOTATION, size)
+    own = f"labelled as 200 x 100, the picture is {size[0]} x {size[1]}. See --no-exif"
+    assert problems == [f"{tmp_path / 'a.xml'}: size: {own}"]
+    assert len(objects) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("<width>200<", "<width>0<"),
+        ("<height>100</height>", ""),
+        ("<width>200<", "<width> 200.0 <"),
+    ],
+)
+def test_a_size_that_is_unknown_or_written_differently_is_no_problem(tmp_path, before, after):
+    size = (7, 7) if after != "<width> 200.0 <" else (200, 100)
+    objects, problems = read_voc(tmp_path, ANNOTATION.replace(before, after), size)
+    assert (len(objects), problems) == (2, [])
+
+
+def test_a_size_of_words_is_reported(tmp_path):
+    _, problems = read_voc(tmp_path, ANNOTATION.replace("<width>200<", "<width>wide<"))
+    assert "size: labelled as wide x 100, the picture is 200 x 100" in problems[0]
 
 
 @pytest.mark.parametrize(
@@ -141,6 +168,11 @@ def test_broken_object_is_reported_and_the_others_are_read(tmp_path, before, aft
         ("<annotation>\n<object>\n</annotation>", "a.xml:3: is not XML: mismatched tag"),
         ("<!DOCTYPE a [<!ENTITY b 'c'>]><annotation/>", "got XML with declarations"),
         ("<?xml version='1.0' encoding='nonsense'?><annotation/>", "is not XML"),
+        ("<svg/>", "a.xml: expected <annotation>, got <svg>"),
+        (
+            "<annotation xmlns='http://x.org'/>",
+            "got <{http://x.org}annotation>. It has a namespace",
+        ),
     ],
 )
 def test_annotation_that_is_not_xml_is_refused_in_one_line(tmp_path, text, message):

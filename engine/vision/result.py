@@ -47,14 +47,32 @@ _MAX_DRAWN = 24  # characters of a code's text in a picture
 _COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # and those of Boxes
 
 
+class _Column:
+    """A field that is an array and is read as a copy, so that callers do not change the result."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, result: Result | None, kind: type | None = None) -> Any:
+        if result is None:
+            return self
+        column = result._column(self._name)
+        return None if column is None else column.copy()
+
+    def __set__(self, result: Result, column: Any) -> None:
+        result.__dict__[self._name] = column
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """The boxes of one picture, the best score first.
 
-    A result is small and picklable: it pickles pixels only after hide(). plot(), save() and crops()
-    use the picture passed to them, else the kept one, else they read `path` again; a file that has
-    changed meanwhile is refused. stream() keeps pictures if it is asked to, a call of the detector
-    those that no file has: an array is not copied, so pass a copy of a buffer that is filled again.
+    The arrays are copies: changing one changes no result, replace(result, scores=…) of dataclasses
+    makes another. A result is small and picklable: it pickles pixels only after hide(). plot(),
+    save() and crops() use the picture passed to them, else the kept one, else they read `path`
+    again; a file that has changed meanwhile is refused. stream() keeps pictures if it is asked to,
+    a call of the detector those that no file has: an array is not copied, so pass a copy of a
+    buffer that is filled again.
 
     Examples:
         >>> result = engine.load()("docs/parcel.jpg", classes=["qr"])
@@ -132,14 +150,12 @@ class Result:
         """Take the boxes of a result that was made ahead of them and has not been used yet."""
         self.__dict__["_boxes"] = boxes
 
-    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
-
-        def __getattr__(self, name: str) -> Array:
-            """Return a column of the boxes on its first use."""
-            boxes = self.__dict__.get("_boxes")
-            if boxes is None or name not in _COLUMNS:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return self.__dict__.setdefault(name, getattr(boxes, _COLUMNS[name]))
+    def _column(self, name: str) -> Any:
+        """Return a column itself, which belongs to the result; that of Boxes on its first use."""
+        values = self.__dict__
+        if name not in values and name in _COLUMNS:
+            values[name] = getattr(values["_boxes"], _COLUMNS[name])
+        return values.get(name)
 
     # ------------------------------------------------------------ other forms of the boxes
 
@@ -191,7 +207,8 @@ class Result:
         return self.names[class_id] if class_id < len(self.names) else str(class_id)
 
     def _edges(self, size: tuple[int, int]) -> Floats:
-        centre, half = self.xywhn[:, :2].astype(np.float64), self.xywhn[:, 2:] / 2.0
+        xywhn = self._column("xywhn")
+        centre, half = xywhn[:, :2].astype(np.float64), xywhn[:, 2:] / 2.0
         edges = np.empty((len(centre), 4))
         np.subtract(centre, half, out=edges[:, :2])
         np.add(centre, half, out=edges[:, 2:])
@@ -210,7 +227,7 @@ class Result:
     # ------------------------------------------------------------ as a sequence
 
     def __len__(self) -> int:
-        return len(self.scores)
+        return len(self._column("scores"))
 
     def __iter__(self) -> Iterator[Detection]:
         tracks = [None] * len(self) if self.track_ids is None else self.track_ids.tolist()
@@ -598,6 +615,10 @@ class Result:
                 f"{picture.name}: size: expected {expected} as at the time of detection, got {got}"
             )
         return picture
+
+
+for _name in (*_COLUMNS, "track_ids"):  # a dataclass would take a descriptor for a default
+    setattr(Result, _name, _Column(_name))
 
 
 def _chosen(codes: Sequence[Code | None], rows: slice | Array) -> Sequence[Code | None]:

@@ -75,8 +75,7 @@ def test_lines_have_no_digits_that_a_float32_does_not_have():
 
 
 def test_lines_are_valid_json_for_non_finite_numbers():
-    strange = result(2)
-    strange.scores[:] = np.nan, np.inf
+    strange = replace(result(2), scores=np.array([np.nan, np.inf], np.float32))
     (line,) = rows.json_lines(rows.table(["x"], [strange])).splitlines()
     assert json.loads(line)["scores"] == [None, None]
 

@@ -100,6 +100,32 @@ def test_slice_of_a_result_is_a_result(which, expected):
     assert part.size == (100, 50)
 
 
+COLUMNS = ["xywhn", "scores", "class_ids", "xyxy", "xyxyn", "xywh", "conf", "cls", "boxes"]
+
+
+@pytest.mark.parametrize("name", [*COLUMNS, "track_ids"])
+def test_what_a_caller_changes_is_a_copy(name):
+    given = result(track_ids=np.arange(3))
+    expected, shown_before = given.to_dict(), getattr(given, name).tolist()
+    values = getattr(given, name)
+    values *= 0
+    values += 7
+    assert getattr(given, name).tolist() == shown_before
+    assert given.to_dict() == expected
+    assert given[:2].to_dict() == {**expected, "detections": expected["detections"][:2]}
+
+
+def test_boxes_of_a_device_are_copied_too():
+    expected = result()
+    boxes = Boxes(expected.xywhn, expected.scores, expected.class_ids, expected.scores)
+    made = Result.of(boxes, PICTURE)
+    for name in ("xywhn", "scores", "class_ids"):
+        getattr(made, name)[:] = 0
+        np.testing.assert_array_equal(getattr(made, name), getattr(expected, name))
+    with pytest.raises(AttributeError, match="no attribute 'score'"):
+        _ = made.score
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -186,7 +212,7 @@ def test_lazy_columns_are_available():
     assert repr(fresh()) == repr(replace(fresh(), path=None))
     assert fresh().to_json() == replace(fresh(), path=None).to_json()
     once = fresh()
-    assert once.scores is once.scores
+    assert once._column("scores") is once._column("scores") is boxes.scores
     with pytest.raises(FrozenInstanceError):
         once.scores = boxes.scores
     with pytest.raises(AttributeError, match="'Result' object has no attribute 'score'"):
@@ -487,8 +513,8 @@ def test_a_classification_as_json():
 def test_names_that_other_libraries_use():
     found = result()
     np.testing.assert_array_equal(found.xyxy, found.boxes)
-    assert found.conf is found.scores
-    assert found.cls is found.class_ids
+    np.testing.assert_array_equal(found.conf, found.scores)
+    np.testing.assert_array_equal(found.cls, found.class_ids)
     assert repr(found) == f"<Result {found}>"
     kind = Classification((4, 2), np.array([0.25, 0.75], np.float32), ("a", "b"))
     assert repr(kind) == f"<Classification {kind}>"

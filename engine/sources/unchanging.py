@@ -47,7 +47,7 @@ def _taken(
         if isinstance(source, (bytearray, memoryview)):
             return bytes(source)
         if type(source) is io.BytesIO and path_of(source) is None:
-            return source.read()  # bytes, which processes decode
+            return source.read() or source.getvalue()  # bytes, which processes decode
         if _is_file_at_hand(source):
             return encoded_of(source)
         if is_image(source):

@@ -488,7 +488,8 @@ def _content_of_file(path: str | bytes, name: str) -> tuple[bytes, Stamp]:
 def _content_of_stream(source: Any, name: str) -> bytes:
     content = bytearray()
     try:
-        while block := source.read(_BLOCK):  # a raw file may return less than requested
+        block = source.read(_BLOCK) or _first_block(source)
+        while block:
             if not isinstance(block, (bytes, bytearray)):
                 raise ImageError(
                     f"{name}: picture: expected a file in binary mode, got one in text mode."
@@ -496,6 +497,7 @@ def _content_of_stream(source: Any, name: str) -> bytes:
                 )
             content += block
             _check_bytes(len(content), name)
+            block = source.read(_BLOCK)  # a raw file may return less than requested
     except ImageError:
         raise
     except MemoryError:
@@ -503,6 +505,15 @@ def _content_of_stream(source: Any, name: str) -> bytes:
     except Exception as error:  # the file may be a member of an archive or an HTTP response
         raise ImageError(f"{name}: picture: cannot be read: {line_of(error)}") from error
     return bytes(content)
+
+
+def _first_block(source: Any) -> Any:
+    """Return the first block of a file at its end, after a save or another reading, as Pillow."""
+    is_seekable = getattr(source, "seekable", None)
+    if not (callable(is_seekable) and is_seekable()):
+        return b""
+    source.seek(0)
+    return source.read(_BLOCK)
 
 
 def _check_bytes(count: int, name: str) -> None:

@@ -527,6 +527,21 @@ def test_61_file_objects_need_only_read():
     np.testing.assert_array_equal(read(io.BytesIO(encoded(COLOURS))).pixels, COLOURS)
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_file_at_its_end_is_read_from_its_start_as_pillow_does(tmp_path, is_read):
+    memory = io.BytesIO()
+    Image.fromarray(COLOURS).save(memory, "PNG")
+    with (tmp_path / "a.png").open("w+b") as file:
+        file.write(memory.getvalue())
+        for each in (memory, file):
+            for _ in range(2):
+                if is_read:
+                    each.read()
+                np.testing.assert_array_equal(read(each).pixels, COLOURS)
+    with pytest.raises(ImageError, match="an empty file"):
+        read(io.BytesIO())
+
+
 def test_61_closed_and_text_mode_files_are_refused(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("text")

@@ -37,6 +37,7 @@ from engine.picture_runs import Keep, Outcome, Pace, PictureRuns
 from engine.plan.build import Plan
 from engine.settings import LARGEST_WORKERS, Settings, Tiles
 from engine.sources.card_decoder import CardDecoder
+from engine.sources.media import without_file_scheme
 from engine.sources.pictures import (
     are_at_hand,
     is_file,
@@ -261,8 +262,11 @@ class Detector:
         is_several = isinstance(source, (list, tuple))
         if not is_several and (name := name_of(source)) is not None and not is_file(name):
             refuse_endless(name)
-            is_several = not is_single(name)
-            source = [source] if is_several else RemotePicture(name)
+            if is_file(path := without_file_scheme(name)):
+                source = path
+            else:
+                is_several = not is_single(name)
+                source = [source] if is_several else RemotePicture(name)
         if is_several:
             for name in filter(None, map(name_of, source)):
                 refuse_endless(name)
@@ -707,8 +711,17 @@ def _refuse_one(sources: object) -> None:
         what = "bytes"
     elif hasattr(sources, "readline"):  # a camera that yields frames may have read(), too
         what = "a file"
-    elif isinstance(sources, np.ndarray) and sources.dtype.kind not in "OUS":
-        is_one = sources.ndim < 3 or (sources.ndim == 3 and sources.shape[2] in (1, 3, 4))
-        what = f"one array of shape {sources.shape}" if is_one else ""
+    elif hasattr(sources, "__array__") and not isinstance(sources, (str, Picture)):
+        shape = np.shape(sources)
+        is_one = len(shape) < 3 or (len(shape) == 3 and shape[2] in (1, 3, 4))
+        what = f"one array of shape {shape}" if is_one and not _is_of_objects(sources) else ""
     if what:
         raise InputError(f"sources: expected several pictures, got {what}. Put it in a list")
+
+
+def _is_of_objects(array: Any) -> bool:
+    """Tell whether an array of any library, such as a column of a table, holds no numbers."""
+    kind = getattr(getattr(array, "dtype", None), "kind", None)  # of NumPy and pandas
+    if kind is None:
+        return isinstance(next(iter(array), None), (str, bytes, PathLike))
+    return kind in "OUST"

@@ -105,6 +105,23 @@ def test_error_among_the_sources_takes_the_place_of_a_picture(load, picture):
     assert len(outcomes) == 3
 
 
+class Tensor:
+    """An array of another library, as torch has them: a sequence of its rows."""
+
+    def __init__(self, shape):
+        self._array = np.zeros(shape, np.uint8)
+        self.ndim, self.shape = self._array.ndim, self._array.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return self._array
+
+    def __getitem__(self, which):
+        return self._array[which]
+
+    def __len__(self):
+        return len(self._array)
+
+
 @pytest.mark.parametrize(
     ("source", "what"),
     [
@@ -112,12 +129,38 @@ def test_error_among_the_sources_takes_the_place_of_a_picture(load, picture):
         (io.BytesIO(b"JFIF"), "a file"),
         (np.zeros((20, 30, 3), np.uint8), "one array of shape (20, 30, 3)"),
         (np.zeros((20, 30), np.uint8), "one array of shape (20, 30)"),
+        (Tensor((20, 30, 3)), "one array of shape (20, 30, 3)"),
+        (Tensor((1, 30)), "one array of shape (1, 30)"),
     ],
 )
 def test_stream_refuses_one_picture(load, source, what):
     message = f"sources: expected several pictures, got {what}. Put it in a list"
     with pytest.raises(InputError, match=re.escape(message)):
         load(device="cpu").stream(source)
+
+
+class Column:
+    """A column of names in a table of a library that has kinds of its own."""
+
+    def __init__(self, names):
+        self._names = names
+        self.shape, self.dtype = (len(names),), "String"
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self._names, object)
+
+    def __iter__(self):
+        return iter(self._names)
+
+
+def test_stream_takes_a_column_of_names(load, picture):
+    detector = load(device="cpu")
+    for column in (Column([picture]), np.array([picture]), np.array([picture], object)):
+        assert [each.path for each in detector.stream(column)] == [picture]
+
+
+def test_stream_takes_pictures_that_are_rows_of_a_tensor(load):
+    assert len(list(load(device="cpu").stream(Tensor((2, 20, 30, 3))))) == 2
 
 
 # ---------------------------------------------------------------- names of several pictures
@@ -147,6 +190,12 @@ def test_a_call_takes_folders_patterns_and_lists(load, folder, tmp_path):
         assert names_of(detector(source)) == expected
     assert names_of(detector.stream(folder, recursive=True)) == ["a.png", "b.png", "c.png"]
     assert names_of([detector(folder / "a.png")]) == ["a.png"]
+    (folder / "odd 1.png").write_bytes((folder / "a.png").read_bytes())
+    for address in (f"file://{folder}/odd%201.png", f"FILE://localhost{folder}/odd 1.png"):
+        result = detector(address)
+        assert result.path == str(folder / "odd 1.png")
+        assert len(result) == len(detector(folder / "a.png"))
+    assert names_of(detector(f"file://{folder}")) == ["a.png", "b.png", "odd 1.png"]
 
 
 def test_a_call_takes_videos_and_keeps_their_pictures(load, tmp_path):

@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# The names of these options in other programs.
-_HERE = {
-    "conf": "threshold",
-    "confidence": "threshold",
-    "thresh": "threshold",
-    "iou": "nms",
-    "imgsz": "size",
-    "max_det": "max_detections",
-}
+# Names of one option in several functions and programs.
+_SYNONYMS = (
+    ("threshold", "min_score", "conf", "confidence", "thresh"),
+    ("nms", "iou"),
+    ("size", "imgsz"),
+    ("max_detections", "max_det"),
+)
 _MOST_DIGITS = 18  # Python refuses to parse thousands of digits
 
 
@@ -80,8 +78,9 @@ def naming_unknown(function: _Function) -> _Function:
     def call(*given: Any, **named: Any) -> Any:
         for name in named:
             if name not in known:
-                meant = _HERE.get(name)
-                hint = f" Did you mean {meant!r}?" if meant in known else suggest(name, known)
+                same = next((each for each in _SYNONYMS if name in each), ())
+                meant = next((each for each in same if each in known), None)
+                hint = suggest(name, known) if meant is None else f" Did you mean {meant!r}?"
                 what = f"{function.__qualname__}() got an unexpected keyword argument {name!r}."
                 raise TypeError(what + hint)
         return function(*given, **named)

@@ -103,8 +103,9 @@ def _expand_folder(name: str, *, recursive: bool, may_be_empty: bool = False) ->
 
 
 def _inside(name: str) -> str:
-    """Return how to read what is in folders: the command line's option, and what Python has."""
-    return f"with --recursive, or by the pattern '{shown(name.rstrip('/'))}/**/*.*'"
+    """Return how to read what is in folders: with an option, or by a name that works anywhere."""
+    pattern = f"'{shown(name.rstrip('/'))}/**/*.*'"
+    return f"with --recursive or stream(…, recursive=True), or by the pattern {pattern}"
 
 
 def _problems(errors: Iterable[OSError]) -> Iterator[Media]:

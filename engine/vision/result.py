@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from engine import extras
-from engine.arguments import fraction
+from engine.arguments import fraction, naming_unknown
 from engine.arrays import Array, Floats, Integers
 from engine.errors import EngineError, ImageError, InputError, suggest
 from engine.files.atomic import make_folder, refuse_existing, write_new
@@ -278,6 +278,7 @@ class Result:
             codes=None if self.codes is None else _chosen(self.codes, rows),
         )
 
+    @naming_unknown
     def filter(
         self,
         *,

@@ -60,7 +60,8 @@ def test_empty_folder_is_an_error_with_a_hint(tree):
     assert place.kind is MediaKind.BROKEN
     assert place.problem == (
         "empty: folder: has no pictures. "
-        "Its folders are read with --recursive, or by the pattern 'empty/**/*.*'."
+        "Its folders are read with --recursive or stream(…, recursive=True), "
+        "or by the pattern 'empty/**/*.*'."
     )
 
 
@@ -99,7 +100,7 @@ def test_a_pattern_that_folders_match_as_well_goes_into_them_if_recursive(tree, 
     assert found("*") == ["a.PNG", "b.jpg", "clip.mp4", "note.md"]
     assert [record.getMessage() for record in caplog.records] == [
         "*: folders that match are left out, pictures and videos in them: 2. "
-        "They are read with --recursive, or by the pattern '*/**/*.*'"
+        "They are read with --recursive or stream(…, recursive=True), or by the pattern '*/**/*.*'"
     ]
     places = list(expand(["*"], recursive=True))
     inner = ["deep/c.webp", "deep/er/d.bmp", "linked/d.bmp"]
@@ -122,7 +123,8 @@ def test_stars_in_the_middle_leave_no_folder_out(tree, caplog):
     assert found("**/day*") == matching
     assert [record.getMessage() for record in caplog.records] == [
         "**/day*: folders that match are left out, pictures and videos in them: 2. "
-        "They are read with --recursive, or by the pattern '**/day*/**/*.*'"
+        "They are read with --recursive or stream(…, recursive=True), "
+        "or by the pattern '**/day*/**/*.*'"
     ]
     caplog.clear()
     assert found("**/day*", recursive=True) == [*matching, "deep/day1/x.jpg"]
@@ -190,7 +192,7 @@ def test_pictures_in_inner_folders_are_counted(tree, caplog):
     (record,) = caplog.records
     assert record.getMessage() == (
         ".: its sub-folders are left out, pictures in them: 2. "
-        "They are read with --recursive, or by the pattern './**/*.*'"
+        "They are read with --recursive or stream(…, recursive=True), or by the pattern './**/*.*'"
     )
     assert {"./deep/c.webp", "./deep/er/d.bmp"} <= set(found("./**/*.*"))
     caplog.clear()

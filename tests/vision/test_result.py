@@ -142,6 +142,12 @@ def test_filter(options, expected):
     assert result().filter(**options).labels == expected
 
 
+@pytest.mark.parametrize("name", ["threshold", "conf", "min_scor"])
+def test_an_unknown_option_of_filter_names_the_one_that_is_meant(name):
+    with pytest.raises(TypeError, match=rf"filter\(\) got .*'{name}'. Did you mean 'min_score'\?"):
+        result().filter(**{name: 0.5})
+
+
 def test_an_unknown_class_is_refused():
     with pytest.raises(InputError, match=r"no class is called 'dgo'\. Did you mean 'dog'"):
         result().filter(classes=["dgo"])

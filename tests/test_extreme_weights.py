@@ -12,18 +12,41 @@ from engine.darknet import cfg, graph, weights
 from engine.errors import ImageError
 from tests.pictures import write_picture
 
+# A convolution that Winograd's tiles compute, whose weights are summed when it is loaded.
+WIDE = """
+[net]
+width=32
+height=32
+channels=16
+
+[convolutional]
+filters=32
+size=3
+pad=1
+activation=linear
+
+[yolo]
+mask=0
+anchors=8,8
+classes=27
+"""
 PICTURE = np.full((40, 40, 3), 200, np.uint8)
 REASON = "scores: expected numbers, got NaN or infinity. The network's values overflow"
 
 
 @pytest.mark.parametrize("kind", ["tiny_classifier", "tiny_detector"])
 @pytest.mark.parametrize("scale", [3e38, -1e38, 1e-45])
-def test_extreme_weights_cause_no_warning_of_numpy(kind, scale, tmp_path, request):
+@pytest.mark.parametrize(("passes", "variance"), [(True, 1), (False, 1), (False, 0)])
+def test_extreme_weights_cause_no_warning_of_numpy(
+    kind, scale, passes, variance, tmp_path, request
+):
     model = request.getfixturevalue(kind)
     network = graph.build(cfg.read(model.cfg))
     filled = [
         {
-            name: np.full(values.shape, abs(scale) if "variance" in name else scale, np.float32)
+            name: np.full(
+                values.shape, variance * abs(scale) if "variance" in name else scale, np.float32
+            )
             for name, values in layer.items()
         }
         for layer in weights.initial(network)
@@ -32,9 +55,25 @@ def test_extreme_weights_cause_no_warning_of_numpy(kind, scale, tmp_path, reques
     weights.save(extreme, network, filled)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        detector = engine.load(model.cfg, extreme, model.names, device="cpu")
+        detector = engine.load(model.cfg, extreme, model.names, device="cpu", passes=passes)
         with detector, suppress(ImageError):
             detector(PICTURE).to_dict()
+
+
+def test_weights_that_are_summed_ahead_cause_no_warning_of_numpy(tmp_path):
+    made = tmp_path / "net.cfg"
+    made.write_text(WIDE)
+    network = graph.build(cfg.read(made))
+    large = [
+        {name: (values + 1) * np.float32(3e38) for name, values in layer.items()}
+        for layer in weights.initial(network)
+    ]
+    large[0]["weight"][:, :, 1] *= -1
+    weights.save(tmp_path / "net.weights", network, large)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with engine.load(made, tmp_path / "net.weights", device="cpu") as detector:
+            detector.forward(np.ones((1, 16, 32, 32), np.float32))
 
 
 @pytest.fixture(scope="module")

@@ -47,11 +47,12 @@ class CpuProgram(HostProcessing):
         self._is_closed = False
         self._workers = Workers(threads)
         constants = {name: each.astype(dtype, copy=False) for name, each in plan.constants.items()}
-        self._convolutions = {
-            op: conv.choose(op, constants, self._workers, plan.scales)
-            for op in plan.ops
-            if isinstance(op, CONVOLUTIONS)
-        }
+        with np.errstate(all="ignore"):  # sums of large weights may overflow, as their products do
+            self._convolutions = {
+                op: conv.choose(op, constants, self._workers, plan.scales)
+                for op in plan.ops
+                if isinstance(op, CONVOLUTIONS)
+            }
         self._constants = {
             each.name: constants[each.name]
             for op in plan.ops
@@ -139,7 +140,8 @@ class CpuProgram(HostProcessing):
         self._check_open()
         sequences = check_images(self.plan, images, self.batch)
         if sequences not in self._bound:
-            self._bound[sequences] = self._bind_to(sequences)
+            with np.errstate(all="ignore"):  # kernels compute with weights ahead
+                self._bound[sequences] = self._bind_to(sequences)
         return self._bound[sequences]
 
     def _call(self, bound: _BoundPlan) -> None:

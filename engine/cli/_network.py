@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, has_size: bool = True) -> 
 
 
 def take_files(arguments: argparse.Namespace, inputs: list[str]) -> list[str]:
-    """Move CFG and WEIGHTS from the inputs to their options; return the other inputs."""
-    left = []
+    """Move CFG and WEIGHTS, or a name, from the inputs to their options; return the others."""
+    left: list[str] = []
     for each in inputs:
         kind = Path(each).suffix.lower().lstrip(".")
         if kind in ("cfg", "weights") and getattr(arguments, kind) is None:
@@ -39,7 +39,17 @@ def take_files(arguments: argparse.Namespace, inputs: list[str]) -> list[str]:
             arguments.weights = each
         else:
             left.append(each)
+    if not arguments.cfg and not arguments.model:
+        arguments.model = next(filter(_is_name, left), None)
+        left = [each for each in left if each != arguments.model]
     return left
+
+
+def _is_name(text: str) -> bool:
+    """Tell whether an input is the name of a network, and no file or folder."""
+    from engine.models import registry
+
+    return registry.knows(text) and not os.path.lexists(text)
 
 
 def take_network(arguments: argparse.Namespace) -> None:
@@ -57,8 +67,10 @@ def take_network(arguments: argparse.Namespace) -> None:
 def refuse_rest(rest: list[str]) -> None:
     if rest:
         is_file = os.path.isfile(rest[0])  # noqa: PTH113, which raises if a name is too long
-        hint = f". If it holds the weights: --weights {shown(rest[0])}" if is_file else ""
-        raise InputError(f"unexpected {rest[0]!r}: expected CFG and WEIGHTS{hint}")
+        hint = f" If it holds the weights: --weights {shown(rest[0])}" if is_file else ""
+        raise InputError(
+            f"unexpected {rest[0]!r}: expected CFG and WEIGHTS, or a name of: models list.{hint}"
+        )
 
 
 def graph_of(arguments: argparse.Namespace) -> Graph:

@@ -76,8 +76,6 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.loading import labels_of
 
     pictures = _network.take_files(arguments, arguments.inputs)
-    if pictures and not (arguments.cfg or arguments.model) and _is_model(pictures[0]):
-        arguments.model = pictures.pop(0)
     if not pictures:
         raise InputError("no picture named: expected some, best a folder of a few hundred")
     if arguments.names and not arguments.check:
@@ -120,12 +118,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check:
         _check(arguments, path)
     return FAILED if failures else 0
-
-
-def _is_model(name: str) -> bool:
-    from engine.models import registry
-
-    return not Path(name).exists() and registry.knows(name)
 
 
 def _lines(scales: Scales, chosen: Chosen) -> list[str]:

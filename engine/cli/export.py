@@ -22,7 +22,9 @@ FORMATS = ("onnx",)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("format", metavar="FORMAT", help="onnx")
-    parser.add_argument("inputs", nargs="*", metavar="CFG WEIGHTS", help="the network")
+    parser.add_argument(
+        "inputs", nargs="*", default=[], metavar="CFG WEIGHTS", help="the network, or its name"
+    )
     _network.add_arguments(parser)
     names = parser.add_argument_group("names of the classes, for the file's metadata")
     names.add_argument("--names", metavar="FILE", help="class names, one per line")

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", help=", ".join(_ACTIONS))
-    parser.add_argument("names", nargs="*", metavar="NAME", help="networks, as list shows them")
+    parser.add_argument(
+        "names", nargs="*", default=[], metavar="NAME", help="networks, as list shows them"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -28,7 +28,9 @@ _SEEN = 0  # darknet's partial resets the counter
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", help=", ".join(_ACTIONS))
-    parser.add_argument("inputs", nargs="*", metavar="CFG WEIGHTS [N]", help="the network")
+    parser.add_argument(
+        "inputs", nargs="*", default=[], metavar="CFG WEIGHTS [N]", help="the network, or its name"
+    )
     _network.add_arguments(parser, has_size=False)
     parser.add_argument("-o", "--output", metavar="FILE", help="the .weights file to write")
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")

@@ -61,6 +61,13 @@ def exported(capsys, model, path, *options):
     return out
 
 
+def test_a_network_may_be_named(tmp_path, capsys):
+    path = tmp_path / "codes.onnx"
+    assert cli.main(["export", "onnx", "codes", "-o", str(path)]) == 0
+    told = capsys.readouterr()
+    assert (told.out.startswith(f"{path}: "), told.err) == (True, "")
+
+
 def test_inputs_and_outputs_are_told(tmp_path, tiny_detector, capsys):
     path = tmp_path / "net.onnx"
     out = exported(capsys, tiny_detector, path, "--nms", "--max-det", "20", "--half")

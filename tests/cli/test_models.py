@@ -1,12 +1,14 @@
 """python -m engine models, and --model where a network is named."""
 
 import hashlib
+from argparse import Namespace
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from engine import cli
+from engine.cli import _network
 from engine.models import registry, store
 from engine.models.registry import Model
 from tests.models import misbehaving_server as answers
@@ -101,7 +103,9 @@ def test_verify_fails_for_damaged_or_named_missing_models(capsys, server, folder
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["models"], 2, "the following arguments are required: ACTION"),
+        (["models"], 2, "the following arguments are required: ACTION. See: "),
+        (["weights"], 2, "the following arguments are required: ACTION. See: "),
+        (["export"], 2, "the following arguments are required: FORMAT. See: "),
         (["models", "pul", "yolov4"], 2, "no action 'pul'"),
         (["models", "pul", "yolov4"], 2, "Did you mean 'pull'?"),
         (["models", "pull"], 2, "expected at least one NAME"),
@@ -134,6 +138,17 @@ def test_info_takes_a_name_and_needs_no_weights(capsys, arguments):
     status, out, _ = run(capsys, "info", *arguments)
     assert status == 0
     assert "24,251,276 bytes" in out
+
+
+@pytest.mark.parametrize("inputs", [["codes", "a.png"], ["a.png", "codes"]])
+def test_a_name_among_pictures_is_the_network(inputs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = Namespace(cfg=None, weights=None, model=None)
+    assert _network.take_files(arguments, inputs) == ["a.png"]
+    assert arguments == Namespace(cfg=None, weights=None, model="codes")
+    (tmp_path / "codes").mkdir()
+    arguments = Namespace(cfg=None, weights=None, model=None)
+    assert _network.take_files(arguments, inputs) == inputs
 
 
 def test_weights_may_be_given_with_the_model(capsys, tmp_path):

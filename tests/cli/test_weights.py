@@ -46,6 +46,17 @@ def test_info_reports_a_file_for_another_network(tiny_detector, tiny_classifier,
     assert "does not fit" in rows_of(capsys.readouterr().out)["net.cfg"]
 
 
+def test_a_network_may_be_named(tmp_path, capsys):
+    assert cli.main(["weights", "verify", "codes"]) == 0
+    assert capsys.readouterr().out.endswith("all finite\n")
+    assert cli.main(["weights", "info", "codes"]) == 0
+    assert rows_of(capsys.readouterr().out)["codes.cfg"].endswith("fits")
+    part = tmp_path / "part.weights"
+    assert cli.main(["weights", "cut", "codes", "3", "-o", str(part)]) == 0
+    assert cli.main(["weights", "fuse", "-o", str(tmp_path / "fused.weights"), "codes"]) == 0
+    assert cli.main(["weights", "verify", "codes", str(part)]) == 3
+
+
 @pytest.mark.slow
 def test_verify_reads_every_number(tiny_detector, tmp_path):
     done = engine_here("weights", "verify", tiny_detector.cfg, tiny_detector.weights)
@@ -216,7 +227,7 @@ def test_another_file_is_not_taken_for_weights(tiny_detector, tmp_path, monkeypa
     Path("net.backup").write_text("These are no weights at all.\n")
     assert cli.main(["weights", "verify", str(tiny_detector.cfg), "net.backup"]) == 2
     assert capsys.readouterr().err == (
-        "Error: unexpected 'net.backup': expected CFG and WEIGHTS. "
+        "Error: unexpected 'net.backup': expected CFG and WEIGHTS, or a name of: models list. "
         "If it holds the weights: --weights net.backup\n"
     )
     assert cli.main(["weights", "verify", str(tiny_detector.cfg), "x" * 4096]) == 2

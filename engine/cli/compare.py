@@ -2,7 +2,7 @@
 
 A way is DEVICE[/PRECISION][/no-passes]: cpu, cuda:0, cuda/float16, cpu/no-passes, cpu/int8.
 Passes make layers int8, so int8 is refused together with no-passes.
-The exit status is 0 if the ways agree and 1 if a layer differs.
+The exit status is 0 if the ways agree, 1 if a layer differs, and 2 or more after an error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.cli import FAILED, _model, _network
 from engine.cli._table import align
-from engine.errors import ImageError, InputError
+from engine.errors import EngineError, ImageError, InputError
 
 if TYPE_CHECKING:
     from engine.cli._table import Cell
@@ -35,6 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    try:
+        return _run(arguments)
+    except EngineError as error:
+        if error.exit_code != FAILED:
+            raise
+        raise InputError(str(error)) from error  # 1 means that a layer differs
+
+
+def _run(arguments: argparse.Namespace) -> int:
     from engine import compare
     from engine.backends.host_processing import scaled
     from engine.inputs import Intake

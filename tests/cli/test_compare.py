@@ -3,6 +3,7 @@
 import pytest
 
 from engine import cli
+from engine.errors import EngineError
 from tests.cli.child import engine
 from tests.pictures import write_picture
 
@@ -61,7 +62,7 @@ def test_random_weights_and_another_size_are_accepted(tiny_detector, picture, ca
     [
         ([], 2, "expected one IMAGE, got 0"),
         (["a.png", "b.png"], 2, "expected one IMAGE, got 2"),
-        (["missing.png"], 1, "missing.png"),
+        (["missing.png"], 2, "missing.png: picture: cannot be read"),
         (["PICTURE", "--second", "cpu/half"], 2, "expected DEVICE"),
         (["PICTURE", "--tolerance", "nan"], 2, "expected a number of 0 or more, got 'nan'"),
         (["PICTURE", "--tolerance", "-1"], 2, "expected a number of 0 or more, got '-1'"),
@@ -75,6 +76,24 @@ def test_mistakes_are_one_error_line(tiny_detector, picture, capsys, words, stat
     assert cli.main(["compare", *words, *files]) == status
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_network_may_be_named(picture, capsys, is_first):
+    words = ["codes", str(picture)] if is_first else [str(picture), "codes"]
+    assert cli.main(["compare", *words, "--size", "64", "--second", "cpu"]) == 0
+    told = capsys.readouterr()
+    assert (told.out[: len("cpu")], told.err) == ("cpu", "")
+
+
+def test_an_error_has_another_status_than_a_difference(tiny_detector, picture, monkeypatch, capsys):
+    def overflow(*_):
+        raise EngineError("layer 0: activations reach 1e9, beyond float16")
+
+    monkeypatch.setattr("engine.compare.compare", overflow)
+    files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
+    assert cli.main(["compare", str(picture), *files, "--second", "cpu"]) == 2
+    assert capsys.readouterr().err == "Error: layer 0: activations reach 1e9, beyond float16\n"
 
 
 def test_a_network_without_pictures_is_refused(tiny_recurrent, picture, capsys):

@@ -228,8 +228,9 @@ def _fill_in_default_model(arguments: argparse.Namespace, model: bundled.Model |
         )
     arguments.cfg, arguments.weights = model.cfg, model.weights
     arguments.names = arguments.names or (None if arguments.data else model.names)
-    others = "others: --model NAME (see: engine models list), or --cfg and --weights"
-    print_stderr(f"model: {model.cfg.stem} (bundled); {others}")
+    if not getattr(arguments, "quiet", False):
+        others = "others: --model NAME (see: engine models list), or --cfg and --weights"
+        print_stderr(f"model: {model.cfg.stem} (bundled); {others}")
 
 
 def network(text: str) -> str | Path:

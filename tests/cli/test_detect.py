@@ -56,6 +56,13 @@ def test_the_table_has_label_score_box_and_time(detect, pictures):
         assert len([int(edge) for edge in box]) == 4
 
 
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_quiet_does_not_tell_the_model(pictures, quiet, capsys):
+    words = ["detect", pictures[0], "--size", "64", "--device", "cpu", *quiet]
+    assert cli.main(words) == 0
+    assert capsys.readouterr().err.startswith("model: codes (bundled)") is not bool(quiet)
+
+
 def test_no_detections_is_reported(detect, pictures):
     status, out, err = detect("--threshold", "1", pictures[0])
     assert status == 0

@@ -105,7 +105,7 @@ def read(path: Path) -> Scales:
         content = file.read(_MOST_BYTES)
     name = shown(str(path))
     try:
-        lines = content.decode().splitlines()
+        lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise InputError(f"{name}: expected a text file of: engine calibrate") from None
     if not lines or lines[0] != _TITLE:

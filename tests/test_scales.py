@@ -34,6 +34,13 @@ def test_a_file_is_found_next_to_the_weights_and_read_as_written(files):
     assert found.ranges.floats == {0, 1}  # the first one was not measured in int8
 
 
+def test_a_byte_order_mark_and_windows_line_ends_are_accepted(files):
+    path = scales.path_beside(files[1])
+    expected, text = str(scales.read(path)), path.read_text()
+    path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    assert str(scales.read(path)) == expected
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_scales_of_other_files_are_refused(files, which):
     files[which].write_bytes(b"changed")

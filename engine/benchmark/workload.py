@@ -76,4 +76,5 @@ class Workload:
             return Settings.threshold
         rows = program.detect(self.images(1), threshold=0.0)[0]
         best = np.sort(rows[:, 5:].max(axis=1, initial=0))
+        best = best[np.isfinite(best)]  # random weights may overflow
         return float(best[-_CANDIDATES]) if len(best) > _CANDIDATES else Settings.threshold

@@ -1,6 +1,7 @@
 """Benchmarks of stages, ops, algorithms and peers, and their chart."""
 
 import sys
+from contextlib import closing
 from io import BytesIO
 
 import numpy as np
@@ -12,12 +13,13 @@ from engine.benchmark.peers import onnxruntime_peer, opencv_peer, pytorch_peer
 from engine.benchmark.peers.base import PeerUnavailable
 from engine.benchmark.stages import TimeBudget
 from engine.benchmark.workload import Workload
-from engine.darknet import cfg, graph, random_weights
+from engine.darknet import cfg, graph, random_weights, weights
 from engine.darknet.lower import lower
 from engine.errors import InputError
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.shapes import Shape
+from engine.settings import Settings
 from tests import needs
 
 QUICK = TimeBudget(warm_up=0, seconds=0)
@@ -62,6 +64,15 @@ def test_random_weights_leave_a_usual_number_of_boxes(cpu, tiny_detector):
     (rows,) = program.detect(workload.images(1), threshold=threshold)
     assert 50 <= (rows[:, 5:] > 0).any(axis=1).sum() <= 100
     program.close()
+
+
+def test_scores_that_overflow_do_not_set_the_threshold(cpu, overflowing):
+    network = graph.build(cfg.read(overflowing.cfg))
+    plan = lower(network, weights.load(overflowing.weights, network))
+    workload = Workload(network, plan, cpu, passes=cpu.passes, is_trained=False)
+    with closing(workload.compile(1)) as program:
+        assert np.isnan(program.detect(workload.images(1), threshold=0.0)[0][:, 5:]).any()
+        assert workload.threshold(program) == Settings.threshold
 
 
 def test_every_op_has_a_row_with_its_section_and_its_work(cpu, tiny_detector):

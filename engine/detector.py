@@ -579,7 +579,8 @@ class Detector:
     ) -> list[Array]:
         """Return the input of vision.postprocess for each row of one batch, as forward().
 
-        `threshold` and `hierarchy` are those of load() unless given.
+        `threshold` and `hierarchy` are those of load() unless given. Rows of a network whose values
+        overflow have scores of NaN.
         """
         usual = self.settings
         chosen = replace(

@@ -595,7 +595,8 @@ class Head:
 
     x, y is the centre; all four are relative to the network's input. Scores are those that darknet
     compares with the threshold, and zero where they do not exceed it. Rows are in darknet's order,
-    by cell and then anchor; rows whose objectness does not exceed the threshold are omitted.
+    by cell and then anchor; rows whose objectness does not exceed the threshold are omitted. Scores
+    and objectness that are NaN count as above every threshold, so that they are noticed.
     """
 
     src: Tensor

@@ -60,13 +60,16 @@ class WeightsError(EngineError, ValueError):
 
 
 class ImageError(EngineError, ValueError):
-    """A picture that cannot be read.
+    """A picture that cannot be read, or that has no result because the network overflows.
 
     Examples:
         >>> engine.load()(b"Hello")
         Traceback (most recent call last):
         engine.errors.ImageError: picture: expected ...
     """
+
+    result: Any = None
+    """The result without boxes of a picture that was read, but whose scores are not finite."""
 
     def __init__(self, problem: str = "") -> None:
         """Create the error; a picture without a path is itself called "picture", said once."""

@@ -405,7 +405,11 @@ class PictureRuns:
                 picture=self._kept(picture) if keep == "always" else None,
             )
         if found is NOT_NUMBERS:
-            return ImageError(f"{picture.name}: {NO_NUMBERS}")
+            error = ImageError(f"{picture.name}: {NO_NUMBERS}")
+            error.result = self._result(
+                *(picture, NO_BOXES, settings, timing), keep=keep, tiles=entry.tiles
+            )
+            return error
         codes = None
         if settings.read:
             start = time.perf_counter()

@@ -168,6 +168,20 @@ def overflowing(tmp_path_factory, tiny_detector):
 
 
 @pytest.fixture(scope="session")
+def overflowing_when_bright(tmp_path_factory, tiny_detector):
+    """Return a detector that finds boxes in dark pictures, and overflows where one is bright."""
+    path = tmp_path_factory.mktemp("overflowing_when_bright") / "net.weights"
+    network = graph.build(cfg.read(tiny_detector.cfg))
+    arrays = [dict(layer) for layer in weights.load(tiny_detector.weights, network)]
+    first = arrays[0]
+    first["weight"] = np.full_like(first["weight"], 2e38)
+    first["variance"] = np.ones_like(first["variance"])
+    first["scale"] = np.abs(first["scale"])
+    weights.save(path, network, arrays)
+    return Model(tiny_detector.cfg, path, tiny_detector.names)
+
+
+@pytest.fixture(scope="session")
 def tiny_classifier(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("classifier"), CLASSIFIER, list("uvwxyz"))
 

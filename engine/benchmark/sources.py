@@ -273,7 +273,7 @@ def _stream_rate(
     """Return the pictures per second of a stream that has been running for a while."""
     batch = settings.batch
     stream = runs.stream(
-        *(cast("Any", pictures), "raise", settings), bgr=False, keep="never", pace=Pace(workers)
+        *(cast("Any", pictures), "yield", settings), bgr=False, keep="never", pace=Pace(workers)
     )
     warm_up = max(budget.warm_up, min(_START_SECONDS, budget.seconds))
     begin = start = now = time.perf_counter()

@@ -79,7 +79,7 @@ def run_all(
             outputs.begin()
             with interrupts.deferred():
                 if isinstance(outcome, ImageError):
-                    tally.fail(item)
+                    tally.fail(item, outcome)
                     progress.print_stderr(f"Error: {outcome}")
                     if following:
                         following.fail(item)
@@ -119,6 +119,7 @@ class _Tally:
     earlier: int = 0  # pictures that an earlier run completed
     pictures: int = 0
     failures: int = 0  # of the pictures
+    overflows: int = 0  # pictures that were read, but the network overflows
     failed_sources: int = 0  # folders, videos and others that gave no picture, or not all of theirs
     boxes: int = 0
     with_boxes: int = 0  # pictures
@@ -129,9 +130,10 @@ class _Tally:
         self.boxes += found
         self.with_boxes += found > 0
 
-    def fail(self, item: Item) -> None:
+    def fail(self, item: Item, error: ImageError) -> None:
         self.pictures += item.is_picture
         self.failures += item.is_picture
+        self.overflows += error.result is not None
         self.failed_sources += not item.is_picture
 
     @property
@@ -150,8 +152,10 @@ class _Tally:
         return f"interrupted: {self._pictures} done{self._before}{where}"
 
     def problems(self) -> Iterator[str]:
-        if self.failures:
-            yield f"{self.failures} of {self.pictures} pictures could not be read"
+        if unread := self.failures - self.overflows:
+            yield f"{unread} of {self.pictures} pictures could not be read"
+        if self.overflows:
+            yield f"in {self.overflows} of {self.pictures} pictures the network's values overflow"
         if self.failed_sources:
             what = "source has" if self.failed_sources == 1 else "sources have"
             yield f"{self.failed_sources} {what} no pictures or could not be read to the end"

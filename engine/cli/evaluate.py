@@ -150,7 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.clip:
         examples = [each.cut_at_edges() for each in examples]
     report = score(examples, truth.names, rules)
-    _print_problems(truth, failures)
+    _print_problems(truth, failures, left_out=len(truth.entries) - len(examples))
     if failures and not examples:
         print_stderr("Error: no picture could be read: nothing was measured")
         return FAILED
@@ -299,7 +299,9 @@ def _examples_from_detector(
     for entry, result in zip(truth.entries, results, strict=True):
         if isinstance(result, ImageError):
             failures.append(str(result))
-            continue
+            if result.result is None:
+                continue
+            result = result.result  # its objects count as missed
         if entry.size is not None and entry.size != result.size:
             truth.problems.append(
                 f"{entry.path}: size: labelled as {_by(entry.size)}, the picture is"
@@ -320,7 +322,7 @@ def average_precisions(detector: Detector, source: str) -> dict[str, float | Non
 
     truth = _labelled(source, detector.labels)
     examples, failures = _examples_from_detector(detector, truth, "coco")
-    _print_problems(truth, failures)
+    _print_problems(truth, failures, left_out=len(truth.entries) - len(examples))
     return score(examples, truth.names).summary
 
 
@@ -397,15 +399,15 @@ def _new_folder(arguments: argparse.Namespace, option: str) -> Path | None:
     return folder
 
 
-def _print_problems(truth: GroundTruth, failures: Sequence[str]) -> None:
+def _print_problems(truth: GroundTruth, failures: Sequence[str], *, left_out: int) -> None:
     from engine.evaluate.ground_truth import shortened
 
     for line in truth.warnings():
         print_stderr(f"Warning: {line}")
     for line in shortened(failures):
         print_stderr(f"Error: {line}")
-    if failures:
-        count = f"{len(failures)} of {len(truth.entries)}"
+    if left_out:
+        count = f"{left_out} of {len(truth.entries)}"
         print_stderr(f"{count} pictures could not be read and are left out")
 
 

@@ -17,6 +17,7 @@ New programs should use engine.load(), which gives the numbers of the darknet co
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_void_p, cast, pointer
@@ -44,7 +45,7 @@ from engine.files.naming import shown
 from engine.vision.boxes import Suppression
 from engine.vision.colours import colour_of
 from engine.vision.image import Picture, read
-from engine.vision.postprocess import is_representable, relative_to_picture, require_numbers
+from engine.vision.postprocess import is_representable, or_error, relative_to_picture
 from engine.vision.resize import Placement, letterbox, stretch
 from engine.vision.rows import split_by_objectness, suppress_in_place
 
@@ -98,6 +99,8 @@ __all__ = [
     "rgbgr_image",
     "set_gpu",
 ]
+
+_log = logging.getLogger("engine")
 
 Text = str | bytes
 Corners = tuple[int, int, int, int]
@@ -592,7 +595,9 @@ def _detections(
     scale = np.ones(4, np.float32) if relative else np.tile(np.array(size, np.float32), 2)
     found = []
     for rows in detector.candidates(pixels, threshold=thresh, hierarchy=hier_thresh):
-        require_numbers(rows, "image")
+        rows, error = or_error(rows, "image")
+        if error:
+            _log.warning("%s", error)
         placed = relative_to_picture(rows[is_representable(rows)], placement)
         found.append(Detections(placed[:, :4] * scale, placed[:, 5:].copy(), placed[:, 4]))
     return found

@@ -140,10 +140,11 @@ def _only_classes(candidates: Array, classes: Sequence[int]) -> Array:
     return chosen
 
 
-def require_numbers(candidates: Array, picture: str) -> None:
-    """Raise the error of a picture if a score of its candidates is not finite."""
-    if not np.isfinite(candidates[:, 5:]).all():
-        raise ImageError(f"{picture}: {NO_NUMBERS}")
+def or_error(candidates: Array, picture: str) -> tuple[Array, ImageError | None]:
+    """Return the candidates of a picture, or none and an error if a score is not finite."""
+    if np.isfinite(candidates[:, 5:]).all():
+        return candidates, None
+    return candidates[:0], ImageError(f"{picture}: {NO_NUMBERS}")
 
 
 def is_representable(candidates: Array) -> Array:

@@ -47,7 +47,7 @@ def run(
         video = model.picture
         print(f"video file: {escaped(video)}" if video else f"Webcam index: {arguments.c or 0}")
         suppression = network.suppression(detector, arguments.nms)
-        rate, started = _Rate(), time.perf_counter()
+        rate, started, failures = _Rate(), time.perf_counter(), 0
         for number, item in enumerate(frames, start=1):
             if isinstance(item.source, ImageError):
                 print_stderr(f"Error: {item.source}")
@@ -55,6 +55,9 @@ def run(
             taken = network.read(detector, item.source, has_letterbox=arguments.letter_box)
             # darknet takes -thresh for class trees, too
             found = network.candidates(detector, taken, threshold=threshold, hierarchy=threshold)
+            if found.error:
+                print_stderr(f"Error: {found.error}")
+                failures += 1
             rows = suppress_rows(found.rows, suppression)
             size, extended = found.picture.size, arguments.ext_output
             objects = lines.frame_objects(
@@ -71,7 +74,7 @@ def run(
             if arguments.time_limit_sec and spent > arguments.time_limit_sec:
                 break
         print("input video stream closed. ")
-    return 0
+    return FAILED if failures else 0
 
 
 def _frames(video: str | None, camera: int) -> Iterator[Item]:

@@ -68,6 +68,9 @@ def run(arguments: argparse.Namespace, model: Files, *, options: dict[str, str])
                 failures += 1
                 continue
             found = network.candidates(detector, taken, threshold=_THRESHOLD, hierarchy=_HIERARCHY)
+            if found.error:
+                print_stderr(f"\nError: {found.error}")
+                failures += 1
             rows = suppress_rows(found.rows, suppression)
             examples.append(_example(path, rows, hard, classes=len(names)))
     report = score(examples, names, rules)

@@ -34,6 +34,7 @@ class Found:
     picture: Picture
     rows: Array
     milliseconds: float
+    error: ImageError | None = None  # then there are no rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,16 +149,16 @@ def candidates(
 ) -> Found:
     """Run the network; the rows are those before NMS, relative to the picture.
 
-    Raise an ImageError if scores are not finite; darknet finds nothing there without a word.
+    If scores are not finite there are none, and an error: darknet finds nothing without a word.
     """
-    from engine.vision.postprocess import is_representable, relative_to_picture, require_numbers
+    from engine.vision.postprocess import is_representable, or_error, relative_to_picture
 
     start = time.perf_counter()
     (rows,) = detector.candidates(taken.pixels[None], threshold=threshold, hierarchy=hierarchy)
     milliseconds = (time.perf_counter() - start) * 1e3
-    require_numbers(rows, taken.picture.name)
+    rows, error = or_error(rows, taken.picture.name)
     rows = rows[is_representable(rows)]
-    return Found(taken.picture, relative_to_picture(rows, taken.placement), milliseconds)
+    return Found(taken.picture, relative_to_picture(rows, taken.placement), milliseconds, error)
 
 
 def read_all(detector: Detector, paths: Sequence[str]) -> Iterator[tuple[str, Input | ImageError]]:

@@ -31,7 +31,7 @@ def run(
     from engine.vision.rows import split_by_objectness
 
     warn_of_labels_of_others(paths)
-    proposals = correct = total = failures = 0
+    proposals = correct = total = pictures = failures = 0
     overlap = 0.0
     with network.load(arguments, model, names=names) as detector:
         print(*network.heading(detector, model), sep="\n", flush=True)
@@ -42,7 +42,11 @@ def run(
                 print_stderr(f"Error: {taken}")
                 failures += 1
                 continue
+            pictures += 1
             found = network.candidates(detector, taken, threshold=_THRESHOLD)
+            if found.error:
+                print_stderr(f"Error: {found.error}")
+                failures += 1
             rows, _ = split_by_objectness(found.rows, suppression)
             truth = labels_of(path, len(detector.labels))
             proposals += len(rows)
@@ -54,7 +58,7 @@ def run(
                 correct += int((best > np.float32(_IOU)).sum())
             counted = max(total, 1)
             shares = f"{overlap * 100 / counted:.2f}%\tRecall:{100 * correct / counted:.2f}%"
-            per_picture = f"{proposals / (number + 1 - failures):.2f}"
+            per_picture = f"{proposals / pictures:.2f}"
             line = f"{number:5d} {correct:5d} {total:5d}\tRPs/Img: {per_picture}\tIOU: {shares}"
             print_stderr(line)
     return FAILED if failures else 0

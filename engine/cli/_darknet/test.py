@@ -65,6 +65,8 @@ def _run_one(
     taken = network.read(detector, path, has_letterbox=arguments.letter_box)
     hierarchy = 0.5 if arguments.hier is None else arguments.hier
     found = network.candidates(detector, taken, threshold=threshold, hierarchy=hierarchy)
+    if found.error:
+        raise found.error
     rows = suppress_rows(found.rows, network.suppression(detector, arguments.nms))
     names, size = detector.labels, found.picture.size
     print(*network.detection_layers(detector), sep="\n")

@@ -24,7 +24,6 @@ from engine.errors import ConfigError, ImageError, InputError, suggest
 from engine.files.naming import folder_name_of, shown
 
 if TYPE_CHECKING:
-    from engine.detector import Detector
     from engine.vision.boxes import Suppression
 
 _THRESHOLD, _NMS = 0.001, 0.6  # darknet's
@@ -82,7 +81,11 @@ def run(
                     print_stderr(f"Error: {taken}")
                     failures += 1
                     continue
-                for box in _boxes(detector, taken, style, suppression):
+                found = network.candidates(detector, taken, threshold=_THRESHOLD)
+                if found.error:
+                    print_stderr(f"Error: {found.error}")
+                    failures += 1
+                for box in _boxes(found, style, suppression):
                     out.add(targets[box.class_id], style.line(number, path, box))
     print_stderr(f"Total Detection Time: {int(time.time() - start):f} Seconds")
     return FAILED if failures else 0
@@ -111,15 +114,12 @@ def _targets(folder: Path, name: str, style: Style, labels: Sequence[str]) -> li
     return [folder / f"{name}{ending}"] * len(labels)
 
 
-def _boxes(
-    detector: Detector, taken: network.Input, style: Style, suppression: Suppression
-) -> Iterator[Box]:
+def _boxes(found: network.Found, style: Style, suppression: Suppression) -> Iterator[Box]:
     """Yield the boxes of a picture in darknet's order, with darknet's rounding."""
     import numpy as np
 
     from engine.vision.rows import boxes_of, suppress_rows
 
-    found = network.candidates(detector, taken, threshold=_THRESHOLD)
     size = np.array(found.picture.size, np.float32)
     rows = found.rows.copy()
     rows[:, :4] *= np.tile(size, 2)  # before NMS, which may look at distances

@@ -34,6 +34,8 @@ def run(arguments: argparse.Namespace, model: Files) -> int:
             try:
                 taken = network.read(detector, path)
                 found = network.candidates(detector, taken, threshold=threshold)
+                if found.error:
+                    raise found.error
                 rows, _ = suppress_in_place(found.rows, suppression)
                 print(f"{escaped(path)}: Predicted in {found.milliseconds / 1e3:f} seconds.")
                 for row in rows[(rows[:, 5:] > threshold).any(axis=1)]:

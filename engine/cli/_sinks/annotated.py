@@ -113,7 +113,7 @@ class Annotated(Sink):
             self._is_file_due = True
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        if item.frame and (self._file is None or self._file.suffix.lower() in VIDEO_EXTENSIONS):
+        if item.frame and self._takes_videos:
             self._video_of(item).add(outcome.plot(show_tiles=self._show_tiles), item.frame)
             return
         self._finish_videos()
@@ -126,6 +126,9 @@ class Annotated(Sink):
         self._record_end()
 
     def fail(self, item: Item, error: ImageError) -> None:
+        if error.result is not None and item.frame and self._takes_videos:
+            self.take(item, error.result, 0)  # the video goes on
+            return
         if item.is_picture:
             self._finish_videos()
         if item.output in self._videos:
@@ -152,6 +155,10 @@ class Annotated(Sink):
     def discard(self) -> None:
         for video in self._videos.values():
             video.discard()
+
+    @property
+    def _takes_videos(self) -> bool:
+        return self._file is None or self._file.suffix.lower() in VIDEO_EXTENSIONS
 
     def _video_of(self, item: Item) -> VideoWriter:
         from engine.sources.video_writer import VideoWriter

@@ -47,7 +47,9 @@ def evaluate(
     for entry, result in zip(truth.entries, found, strict=True):
         if isinstance(result, ImageError):
             broken.append(result)
-            continue
+            if result.result is None:
+                continue
+            result = result.result  # its objects count as missed
         detections = Detections.from_result(inside(result))
         objects = entry.objects(result.size)
         examples.append(Example(entry.image_id, result.size, objects, detections, entry.path))
@@ -55,7 +57,7 @@ def evaluate(
         _log.warning("%s", each)
     if broken and not examples:
         raise broken[0]
-    if broken:
-        of = f"{len(broken)} of {len(truth.entries)}"
+    if left_out := len(truth.entries) - len(examples):
+        of = f"{left_out} of {len(truth.entries)}"
         _log.warning("%s pictures could not be read and are left out", of)
     return Metrics(score(examples, truth.names, Rules("coco")))

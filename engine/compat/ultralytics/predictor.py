@@ -137,6 +137,9 @@ def _without_errors(
         if first is not None:
             _log.warning("%s", first)
             first = None
+        if isinstance(outcome, ImageError) and outcome.result is not None:
+            _log.warning("%s", outcome)
+            outcome = outcome.result  # there is one for each picture that was read
         if not isinstance(outcome, ImageError):
             has_any = True
             yield outcome, item

@@ -2,7 +2,7 @@
 
 import engine
 
-with engine.load() as detector:  # the model in the box; or load("my.cfg", "my.weights", "my.names")
+with engine.load() as detector:  # the bundled model; or load("my.cfg", "my.weights", "my.names")
     result = detector("docs/parcel.jpg")
     print(result)
     for found in result:

@@ -226,4 +226,4 @@ def test_every_term_of_the_glossary_is_used_in_the_source():
         for folder in ("engine", "tests")
         for path in (ROOT / folder).rglob("*.py")
     )
-    assert not [term for term in terms if term not in source]
+    assert not [term for term in terms if term.lower() not in source]

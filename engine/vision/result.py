@@ -48,7 +48,7 @@ _COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # an
 
 
 class _Column:
-    """A field that is an array and is read as a copy, so that callers do not change the result."""
+    """A field that is an array and is read-only for callers, so that none of them changes it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -57,22 +57,27 @@ class _Column:
         if result is None:
             return self
         column = result._column(self._name)
-        return None if column is None else column.copy()
+        if column is None:
+            return None
+        view = column.view()
+        view.flags.writeable = False
+        return view
 
     def __set__(self, result: Result, column: Any) -> None:
-        result.__dict__[self._name] = column
+        result.__dict__[self._name] = None if column is None else np.asarray(column)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """The boxes of one picture, the best score first.
 
-    The arrays are copies: changing one changes no result, replace(result, scores=…) of dataclasses
-    makes another. A result is small and picklable: it pickles pixels only after hide(). plot(),
-    save() and crops() use the picture passed to them, else the kept one, else they read `path`
-    again; a file that has changed meanwhile is refused. stream() keeps pictures if it is asked to,
-    a call of the detector those that no file has: an array is not copied, so pass a copy of a
-    buffer that is filled again.
+    The fields that are arrays are read-only: copy one to change it, as in result.scores.copy();
+    replace(result, scores=…) of dataclasses makes another result. The other arrays, such as xyxy,
+    are new for each caller: changing one changes no result. A result is small and picklable: it
+    pickles pixels only after hide(). plot(), save() and crops() use the picture passed to them,
+    else the kept one, else they read `path` again; a file that has changed meanwhile is refused.
+    stream() keeps pictures if it is asked to, a call of the detector those that no file has: an
+    array is not copied, so pass a copy of a buffer that is filled again.
 
     Examples:
         >>> result = engine.load()("docs/parcel.jpg", classes=["qr"])
@@ -154,6 +159,8 @@ class Result:
         """Return a column itself, which belongs to the result; that of Boxes on its first use."""
         values = self.__dict__
         if name not in values and name in _COLUMNS:
+            if "_boxes" not in values:  # before __init__, as copy and pickle make a result
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             values[name] = getattr(values["_boxes"], _COLUMNS[name])
         return values.get(name)
 
@@ -372,9 +379,9 @@ class Result:
             ) from None
         return Detections(
             xyxy=self.xyxy,
-            confidence=self.scores,
-            class_id=self.class_ids,
-            tracker_id=self.track_ids,
+            confidence=self.scores.copy(),  # scripts change its arrays in place
+            class_id=self.class_ids.copy(),
+            tracker_id=None if self.track_ids is None else self.track_ids.copy(),
             data={"class_name": np.array(self.labels, dtype=str)},
         )
 

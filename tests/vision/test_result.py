@@ -100,28 +100,50 @@ def test_slice_of_a_result_is_a_result(which, expected):
     assert part.size == (100, 50)
 
 
-COLUMNS = ["xywhn", "scores", "class_ids", "xyxy", "xyxyn", "xywh", "conf", "cls", "boxes"]
-
-
-@pytest.mark.parametrize("name", [*COLUMNS, "track_ids"])
-def test_what_a_caller_changes_is_a_copy(name):
+@pytest.mark.parametrize("name", ["xywhn", "scores", "class_ids", "conf", "cls", "track_ids"])
+def test_columns_are_read_only(name):
     given = result(track_ids=np.arange(3))
-    expected, shown_before = given.to_dict(), getattr(given, name).tolist()
-    values = getattr(given, name)
-    values *= 0
-    values += 7
-    assert getattr(given, name).tolist() == shown_before
+    boxes = Boxes(given.xywhn, given.scores, given.class_ids, given.scores)
+    made = replace(Result.of(boxes, PICTURE, names=NAMES), track_ids=np.arange(3))
+    for each in (given, made, given[:2], replace(given), pickle.loads(pickle.dumps(given))):
+        expected = each.to_dict()
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(each, name)[:] = 0
+        assert each.to_dict() == expected
+
+
+def test_columns_are_no_copies():
+    scores = np.array([0.5, 0.25, 0.125], np.float32)
+    given = result(scores=scores)
+    assert np.shares_memory(given.scores, scores)
+    assert scores.flags.writeable
+
+
+@pytest.mark.parametrize("name", ["xyxy", "xyxyn", "xywh", "boxes"])
+def test_boxes_in_pixels_are_made_for_each_caller(name):
+    given = result()
+    expected, before = given.to_dict(), getattr(given, name).tolist()
+    getattr(given, name)[:] = 0
+    assert getattr(given, name).tolist() == before
     assert given.to_dict() == expected
-    assert given[:2].to_dict() == {**expected, "detections": expected["detections"][:2]}
 
 
-def test_boxes_of_a_device_are_copied_too():
-    expected = result()
-    boxes = Boxes(expected.xywhn, expected.scores, expected.class_ids, expected.scores)
+def test_columns_may_be_given_as_sequences():
+    made = Result(size=(10, 10), xywhn=[(0.5, 0.5, 0.2, 0.2)], scores=(0.5,), class_ids=[1])
+    assert (made.scores.tolist(), made.class_ids.tolist()) == ([0.5], [1])
+    assert made.xyxy.tolist() == [[4, 4, 6, 6]]
+    assert made[0].class_id == 1
+
+
+def test_a_result_without_fields_has_no_columns():
+    assert not hasattr(Result.__new__(Result), "scores")
+    with pytest.raises(AttributeError, match="'Result' object has no attribute 'scores'"):
+        _ = Result.__new__(Result).scores
+
+
+def test_unknown_attributes_are_named():
+    boxes = Boxes(result().xywhn, result().scores, result().class_ids, result().scores)
     made = Result.of(boxes, PICTURE)
-    for name in ("xywhn", "scores", "class_ids"):
-        getattr(made, name)[:] = 0
-        np.testing.assert_array_equal(getattr(made, name), getattr(expected, name))
     with pytest.raises(AttributeError, match="no attribute 'score'"):
         _ = made.score
 

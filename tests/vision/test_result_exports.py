@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,6 +39,15 @@ def test_supervision_takes_the_detections(count):
     assert found.tracker_id is None
     followed = replace(result(count), track_ids=np.arange(count)).to_supervision()
     assert followed.tracker_id.tolist() == list(range(count))
+
+
+def test_supervision_gets_arrays_that_it_may_change(monkeypatch):
+    monkeypatch.setitem(sys.modules, "supervision", SimpleNamespace(Detections=SimpleNamespace))
+    given = replace(result(), track_ids=np.arange(2))
+    expected, found = given.to_dict(), given.to_supervision()
+    for each in (found.xyxy, found.confidence, found.class_id, found.tracker_id):
+        each[:] = 0
+    assert given.to_dict() == expected
 
 
 def test_missing_supervision_is_one_line_with_an_install_hint(monkeypatch):

@@ -66,6 +66,8 @@ OneSource = TypeVar("OneSource", bound="Source | int")
 _log = logging.getLogger("engine")
 
 _WAITING = 3  # batches of a stream that may be done while an earlier one is not
+_NO_NUMBERS = ("O", "U", "S", "T")  # kinds of NumPy's types: objects and texts
+_CHANNELS = (1, 3, 4)  # of a picture
 
 ON_ERROR = ("raise", "yield", "skip")
 
@@ -712,17 +714,29 @@ def _refuse_one(sources: object) -> None:
         what = "bytes"
     elif hasattr(sources, "readline"):  # a camera that yields frames may have read(), too
         what = "a file"
-    elif hasattr(sources, "__array__") and not isinstance(sources, (str, Picture)):
-        shape = np.shape(sources)
-        is_one = len(shape) < 3 or (len(shape) == 3 and shape[2] in (1, 3, 4))
-        what = f"one array of shape {shape}" if is_one and not _is_of_objects(sources) else ""
+    elif (shape := _shape_of_one(sources)) is not None:
+        what = f"one array of shape {shape}"
     if what:
         raise InputError(f"sources: expected several pictures, got {what}. Put it in a list")
 
 
-def _is_of_objects(array: Any) -> bool:
-    """Tell whether an array of any library, such as a column of a table, holds no numbers."""
-    kind = getattr(getattr(array, "dtype", None), "kind", None)  # of NumPy and pandas
-    if kind is None:
-        return isinstance(next(iter(array), None), (str, bytes, PathLike))
-    return kind in "OUST"
+def _shape_of_one(sources: Any) -> tuple[int, ...] | None:
+    """Return the shape of an array of any library that is one picture, else None.
+
+    Only attributes are read: a data set or a camera may have `__array__`, too, which would read
+    all pictures or wait for one.
+    """
+    dtype = getattr(sources, "dtype", None)
+    is_array = hasattr(sources, "__array__") and dtype is not None
+    if not is_array or getattr(dtype, "kind", None) in _NO_NUMBERS:
+        return None
+    try:
+        shape = tuple(sources.shape)
+    except (AttributeError, TypeError):
+        return None
+    is_one = len(shape) == 2 or (len(shape) == 3 and shape[2] in _CHANNELS)
+    if isinstance(sources, np.ndarray):
+        is_one = is_one or len(shape) < 2
+    elif str(dtype).startswith("torch."):
+        is_one = is_one or (len(shape) == 3 and shape[0] in _CHANNELS)
+    return shape if is_one else None

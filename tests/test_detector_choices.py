@@ -110,7 +110,7 @@ class Tensor:
 
     def __init__(self, shape):
         self._array = np.zeros(shape, np.uint8)
-        self.ndim, self.shape = self._array.ndim, self._array.shape
+        self.ndim, self.shape, self.dtype = self._array.ndim, self._array.shape, "torch.uint8"
 
     def __array__(self, dtype=None, copy=None):
         return self._array
@@ -130,7 +130,11 @@ class Tensor:
         (np.zeros((20, 30, 3), np.uint8), "one array of shape (20, 30, 3)"),
         (np.zeros((20, 30), np.uint8), "one array of shape (20, 30)"),
         (Tensor((20, 30, 3)), "one array of shape (20, 30, 3)"),
+        (np.zeros(3), "one array of shape (3,)"),
+        (np.zeros(()), "one array of shape ()"),
+        (Tensor((720, 720, 3)), "one array of shape (720, 720, 3)"),
         (Tensor((1, 30)), "one array of shape (1, 30)"),
+        (Tensor((3, 20, 30)), "one array of shape (3, 20, 30)"),
     ],
 )
 def test_stream_refuses_one_picture(load, source, what):
@@ -140,14 +144,14 @@ def test_stream_refuses_one_picture(load, source, what):
 
 
 class Column:
-    """A column of names in a table of a library that has kinds of its own."""
+    """A column of a table, such as pandas or polars has them, which NumPy may not convert."""
 
-    def __init__(self, names):
+    def __init__(self, names, dtype="String"):
         self._names = names
-        self.shape, self.dtype = (len(names),), "String"
+        self.shape, self.dtype = (len(names),), dtype
 
     def __array__(self, dtype=None, copy=None):
-        return np.array(self._names, object)
+        raise AssertionError("stream() converts no container")
 
     def __iter__(self):
         return iter(self._names)
@@ -157,6 +161,40 @@ def test_stream_takes_a_column_of_names(load, picture):
     detector = load(device="cpu")
     for column in (Column([picture]), np.array([picture]), np.array([picture], object)):
         assert [each.path for each in detector.stream(column)] == [picture]
+    assert list(detector.stream(Column([], np.dtype(float)))) == []
+
+
+class Dataset:
+    """A sequence of pictures that can also become one array, as those of Hugging Face."""
+
+    def __init__(self, pictures):
+        self._pictures = pictures
+
+    def __array__(self, dtype=None, copy=None):
+        raise AssertionError("stream() converts no container")
+
+    def __getitem__(self, which):
+        return self._pictures[which]
+
+    def __len__(self):
+        return len(self._pictures)
+
+
+class Camera(Dataset):
+    """Frames of two axes, which are what its shape and dtype describe."""
+
+    shape, dtype = (2,), np.dtype(np.uint8)
+
+
+@pytest.mark.parametrize("kind", [Dataset, Camera])
+def test_stream_takes_containers_that_could_become_an_array(load, picture, kind):
+    assert len(list(load(device="cpu").stream(kind([picture, picture])))) == 2
+
+
+def test_stream_takes_a_table_of_frames(load):
+    frames = np.zeros((3, 20, 30), np.uint8)
+    detector = load(device="cpu")
+    assert len(list(detector.stream(frames))) == 3
 
 
 def test_stream_takes_pictures_that_are_rows_of_a_tensor(load):

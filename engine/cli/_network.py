@@ -28,8 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser, *, has_size: bool = True) -> 
     parser.set_defaults(names=None, data=None, size=None)  # fill_in() reads them
 
 
-def take_files(arguments: argparse.Namespace, inputs: list[str]) -> list[str]:
-    """Move CFG and WEIGHTS, or a name, from the inputs to their options; return the others."""
+def take_files(
+    arguments: argparse.Namespace, inputs: list[str], *, may_be_folders: bool = False
+) -> list[str]:
+    """Move CFG and WEIGHTS, or a name, from the inputs to their options; return the others.
+
+    A folder that is named like a network is an input only if inputs `may_be_folders`.
+    """
+    from engine.models import registry
+
+    is_there = os.path.lexists if may_be_folders else os.path.isfile
     left: list[str] = []
     for each in inputs:
         kind = Path(each).suffix.lower().lstrip(".")
@@ -40,16 +48,10 @@ def take_files(arguments: argparse.Namespace, inputs: list[str]) -> list[str]:
         else:
             left.append(each)
     if not arguments.cfg and not arguments.model:
-        arguments.model = next(filter(_is_name, left), None)
+        names = (each for each in left if registry.knows(each) and not is_there(each))
+        arguments.model = next(names, None)
         left = [each for each in left if each != arguments.model]
     return left
-
-
-def _is_name(text: str) -> bool:
-    """Tell whether an input is the name of a network, and no file or folder."""
-    from engine.models import registry
-
-    return registry.knows(text) and not os.path.lexists(text)
 
 
 def take_network(arguments: argparse.Namespace) -> None:

@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.files.atomic import write_new
     from engine.loading import labels_of
 
-    pictures = _network.take_files(arguments, arguments.inputs)
+    pictures = _network.take_files(arguments, arguments.inputs, may_be_folders=True)
     if not pictures:
         raise InputError("no picture named: expected some, best a folder of a few hundred")
     if arguments.names and not arguments.check:

@@ -61,7 +61,11 @@ def exported(capsys, model, path, *options):
     return out
 
 
-def test_a_network_may_be_named(tmp_path, capsys):
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_a_network_may_be_named(tmp_path, monkeypatch, capsys, has_folder):
+    monkeypatch.chdir(tmp_path)
+    if has_folder:
+        (tmp_path / "codes").mkdir()
     path = tmp_path / "codes.onnx"
     assert cli.main(["export", "onnx", "codes", "-o", str(path)]) == 0
     told = capsys.readouterr()

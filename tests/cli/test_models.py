@@ -148,7 +148,17 @@ def test_a_name_among_pictures_is_the_network(inputs, tmp_path, monkeypatch):
     assert arguments == Namespace(cfg=None, weights=None, model="codes")
     (tmp_path / "codes").mkdir()
     arguments = Namespace(cfg=None, weights=None, model=None)
-    assert _network.take_files(arguments, inputs) == inputs
+    assert _network.take_files(arguments, inputs, may_be_folders=True) == inputs
+    assert arguments.model is None
+    assert _network.take_files(arguments, inputs) == ["a.png"]
+    assert arguments.model == "codes"
+
+
+def test_a_file_that_is_named_like_a_network_is_an_input(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "codes").write_bytes(b"")
+    arguments = Namespace(cfg=None, weights=None, model=None)
+    assert _network.take_files(arguments, ["codes"]) == ["codes"]
 
 
 def test_weights_may_be_given_with_the_model(capsys, tmp_path):

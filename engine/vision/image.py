@@ -510,9 +510,15 @@ def _content_of_stream(source: Any, name: str) -> bytes:
 def _first_block(source: Any) -> Any:
     """Return the first block of a file at its end, after a save or another reading, as Pillow."""
     is_seekable = getattr(source, "seekable", None)
-    if not (callable(is_seekable) and is_seekable()):
+    if is_seekable is None:  # mmap before Python 3.13, SpooledTemporaryFile before 3.11
+        try:
+            source.seek(0)
+        except (AttributeError, OSError):
+            return b""
+    elif callable(is_seekable) and is_seekable():
+        source.seek(0)
+    else:
         return b""
-    source.seek(0)
     return source.read(_BLOCK)
 
 

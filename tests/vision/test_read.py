@@ -542,6 +542,32 @@ def test_a_file_at_its_end_is_read_from_its_start_as_pillow_does(tmp_path, is_re
         read(io.BytesIO())
 
 
+def test_a_file_that_does_not_tell_whether_it_can_seek_is_read_from_its_start():
+    class Mapped:
+        """A file such as mmap before Python 3.13, without seekable()."""
+
+        def __init__(self, content):
+            self._file = io.BytesIO(content)
+            self.read, self.seek = self._file.read, self._file.seek
+
+    mapped = Mapped(encoded(COLOURS))
+    for _ in range(2):
+        np.testing.assert_array_equal(read(mapped).pixels, COLOURS)
+
+
+@pytest.mark.parametrize("error", [OSError, AttributeError])
+def test_a_file_that_cannot_seek_after_all_is_empty(error):
+    class Pipe:
+        def read(self, size=-1):
+            return b""
+
+        def seek(self, offset):
+            raise error("not seekable")
+
+    with pytest.raises(ImageError, match="an empty file"):
+        read(Pipe())
+
+
 def test_61_closed_and_text_mode_files_are_refused(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("text")

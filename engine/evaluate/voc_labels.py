@@ -6,6 +6,7 @@ xmax. The same holds for rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -28,8 +29,10 @@ def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list
     numbers = {name: number for number, name in reversed(list(enumerate(names)))}
     tree = _tree(path)
     if labelled := _other_size(tree, size):
-        own = f"labelled as {labelled}, the picture is {size[0]} x {size[1]}"
-        problems.append(f"{shown(str(path))}: size: {own}. See --no-exif")
+        width, height = labelled
+        own = f"labelled as {width:g} x {height:g}, the picture is {size[0]} x {size[1]}"
+        hint = ". See --no-exif" if labelled == size[::-1] else ""  # the orientation swaps them
+        problems.append(f"{shown(str(path))}: size: {own}{hint}")
     for number, element in enumerate(tree.iter("object"), start=1):
         try:
             class_id = _class_id(element, numbers)
@@ -54,21 +57,23 @@ def _tree(path: Path) -> ElementTree.Element:
         raise InputError(f"{name}:{error.position[0]}: is not XML: {error}") from None
     except (ValueError, LookupError) as error:  # an unknown encoding
         raise InputError(f"{name}: is not XML: {error}") from None
-    if tree.tag != "annotation":
+    if tree.tag.lower() != "annotation":
         hint = ". It has a namespace: leave xmlns out" if tree.tag.startswith("{") else ""
         raise InputError(f"{name}: expected <annotation>, got <{shown(tree.tag[:60])}>{hint}")
     return tree
 
 
-def _other_size(tree: ElementTree.Element, size: tuple[int, int]) -> str:
-    """Return the size that an annotation states if it is another one, else ""; 0 is unknown."""
-    texts = [(tree.findtext(f"size/{side}") or "0").strip() for side in ("width", "height")]
+def _other_size(tree: ElementTree.Element, size: tuple[int, int]) -> tuple[float, float] | None:
+    """Return the size that an annotation states if it is another one, else None.
+
+    A size that is no number, or not above 0, is unknown.
+    """
     try:
-        width, height = map(float, texts)
+        width, height = (float(tree.findtext(f"size/{side}") or 0) for side in ("width", "height"))
     except ValueError:
-        return shown(" x ".join(texts)[:60])
-    is_unknown = 0 in (width, height)
-    return "" if is_unknown or (width, height) == size else f"{width:g} x {height:g}"
+        return None
+    is_known = 0 < width < math.inf and 0 < height < math.inf  # fails for NaN
+    return (width, height) if is_known and (width, height) != size else None
 
 
 def _class_id(element: ElementTree.Element, numbers: dict[str, int]) -> int:

@@ -118,10 +118,13 @@ def test_voc_pixels_are_one_based_and_inclusive(tmp_path):
     assert problems == []
 
 
-@pytest.mark.parametrize("size", [(100, 200), (1000, 500), (200, 101)])
-def test_a_picture_of_another_size_is_reported_and_its_objects_count(tmp_path, size):
+@pytest.mark.parametrize(
+    ("size", "hint"),
+    [((100, 200), ". See --no-exif"), ((1000, 500), ""), ((200, 101), "")],
+)
+def test_a_picture_of_another_size_is_reported_and_its_objects_count(tmp_path, size, hint):
     objects, problems = read_voc(tmp_path, ANNOTATION, size)
-    own = f"labelled as 200 x 100, the picture is {size[0]} x {size[1]}. See --no-exif"
+    own = f"labelled as 200 x 100, the picture is {size[0]} x {size[1]}{hint}"
     assert problems == [f"{tmp_path / 'a.xml'}: size: {own}"]
     assert len(objects) == 2
 
@@ -130,6 +133,10 @@ def test_a_picture_of_another_size_is_reported_and_its_objects_count(tmp_path, s
     ("before", "after"),
     [
         ("<width>200<", "<width>0<"),
+        ("<width>200<", "<width>-1<"),
+        ("<width>200<", "<width>nan<"),
+        ("<width>200<", "<width>inf<"),
+        ("<width>200<", "<width>unknown<"),
         ("<height>100</height>", ""),
         ("<width>200<", "<width> 200.0 <"),
     ],
@@ -140,9 +147,10 @@ def test_a_size_that_is_unknown_or_written_differently_is_no_problem(tmp_path, b
     assert (len(objects), problems) == (2, [])
 
 
-def test_a_size_of_words_is_reported(tmp_path):
-    _, problems = read_voc(tmp_path, ANNOTATION.replace("<width>200<", "<width>wide<"))
-    assert "size: labelled as wide x 100, the picture is 200 x 100" in problems[0]
+def test_the_tag_of_an_annotation_may_be_in_capitals(tmp_path):
+    text = ANNOTATION.replace("annotation>", "Annotation>")
+    objects, problems = read_voc(tmp_path, text)
+    assert (len(objects), problems) == (2, [])
 
 
 @pytest.mark.parametrize(

@@ -333,14 +333,20 @@ def performDetect(
 ) -> list[Scored] | dict[str, Any] | None:
     """Detect in a file, as darknet.py did until 2020; the first call loads the network.
 
-    The network is kept, also for calls that leave its files out. Return the detections of detect(),
-    or with `showImage` also the picture with boxes, in a dictionary: no window is opened.
+    The network is kept, also for calls that leave out some or all of its files. Return the
+    detections of detect(), or with `showImage` also the picture with boxes, in a dictionary: no
+    window is opened.
     """
     global _performing
-    files = configPath, weightPath, metaPath
-    if _performing is None or files not in (_performing[0], _FILES):
-        _performing = files, load_net(configPath, weightPath), load_meta(metaPath)
-    _, network, meta = _performing
+    kept = _performing  # another thread may replace it meanwhile
+    files: tuple[Text, ...] = configPath, weightPath, metaPath
+    if kept is not None:
+        names = zip(files, _FILES, kept[0], strict=True)
+        files = tuple(own if given == usual else given for given, usual, own in names)
+    if kept is None or files != kept[0]:
+        config, weights, data = files
+        kept = _performing = files, load_net(config, weights), load_meta(data)
+    _, network, meta = kept
     if initOnly:
         return None
     image = load_image(imagePath, 0, 0)

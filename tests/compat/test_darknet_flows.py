@@ -82,3 +82,13 @@ def test_old_scripts_may_change_the_network(here):
     with pytest.raises(ConfigError, match=r"^no\.cfg: "):
         darknet.performDetect("set/2.png", configPath="no.cfg", weightPath=weights, metaPath=data)
     assert darknet.performDetect("set/2.png", 0.5)["detections"]
+
+
+@pytest.mark.parametrize("given", [["configPath"], ["metaPath"], ["configPath", "weightPath"]])
+def test_old_scripts_may_leave_out_some_files_of_a_kept_network(here, given):
+    data, cfg, weights = MODEL
+    files = {"configPath": cfg, "weightPath": weights, "metaPath": data}
+    darknet.performDetect(initOnly=True, **files)
+    expected = darknet.performDetect("set/2.png", 0.5, showImage=False)
+    some = {name: files[name] for name in given}
+    assert darknet.performDetect("set/2.png", 0.5, showImage=False, **some) == expected

@@ -223,13 +223,24 @@ class CodeReader:
         Of a 1-D code some rows may say only a part, above all of ITF, which checks nothing.
         """
         if reading.zxing_format not in self._formats.linear:
-            others = filter(reading.says_the_same, others)
+            return any(self._is_again(reading, each) for each in others)
         return any(
             reading.code.format == each.code.format
             and reading.code.text in each.code.text
             and _meet(reading.box, each.box)
             for each in others
         )
+
+    def _is_again(self, reading: _Reading, earlier: _Reading) -> bool:
+        """Tell whether two readings of one text are of one symbol, not of a neighbour.
+
+        Boxes of turned neighbours meet; but lines of the same bars have no area in common.
+        """
+        if not reading.says_the_same(earlier):
+            return False
+        if reading.zxing_format in self._formats.linear:
+            return _meet(reading.box, earlier.box)
+        return reading.encloses(earlier.centre) or earlier.encloses(reading.centre)
 
     def _is_inside(self, reading: _Reading, others: Iterable[_Reading]) -> bool:
         """Tell whether bars are a part of others, which a row of pixels leaves when turned."""
@@ -350,7 +361,7 @@ class CodeReader:
         for view, formats, is_thorough, shrinks in self._views(picture):
             for code in self._decoded(view.grey, formats, is_thorough=is_thorough, shrinks=shrinks):
                 reading = self._reading(code, map(view.in_picture, _corners(code)))
-                if not any(_is_again(reading, each) for each in readings):
+                if not any(self._is_again(reading, each) for each in readings):
                     readings.append(reading)
         return readings
 
@@ -430,10 +441,6 @@ def _corners(code: Any) -> tuple[Point, Point, Point, Point]:
         (place.bottom_right.x, place.bottom_right.y),
         (place.bottom_left.x, place.bottom_left.y),
     )
-
-
-def _is_again(reading: _Reading, earlier: _Reading) -> bool:
-    return reading.says_the_same(earlier) and _meet(reading.box, earlier.box)
 
 
 def _edges(boxes: Boxes, size: tuple[int, int]) -> list[Box]:

@@ -39,6 +39,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(**options)
         self.parser: Any = _UpgradeIgnoringParser(self)
         self._limits = limits
+        self._running: Any = None  # the request being answered; `cycle` is the last one received
         self._idle_timer: asyncio.TimerHandle | None = None  # runs while no request is in progress
         self._response_timer: asyncio.TimerHandle | None = None  # runs while writing is paused
         self._probe_timer: asyncio.TimerHandle | None = None  # runs while a client sends no more
@@ -75,7 +76,10 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_reserved and self.url.partition(b"?")[0] not in _HEALTH_PATHS:
             self._refuse_connection()
         if not (self.parser.has_upgrade_offer or self._is_discarding):
+            waiting = len(self.pipeline)
             super().on_headers_complete()
+            if len(self.pipeline) == waiting:
+                self._running = self.cycle
 
     def on_message_complete(self) -> None:
         if not (self.parser.has_upgrade_offer or self._is_discarding):
@@ -126,6 +130,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         if not self.flow.write_paused:
             self._response_timer = _cancelled(self._response_timer)
+        if self.pipeline:
+            self._running = self.pipeline[-1][0]
         super().on_response_complete()
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
@@ -160,6 +166,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self._response_timer = _cancelled(self._response_timer)
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+        if self._running and not self._running.response_complete:  # uvicorn tells only the last one
+            self._running.disconnected = True
+            self._running.message_event.set()
 
     @property
     def _is_responding(self) -> bool:
@@ -168,7 +177,7 @@ class LimitedProtocol(HttpToolsProtocol):
     @property
     def is_streaming(self) -> bool:
         """Whether the response has no end of its own; the client has to read each part in time."""
-        return self.cycle is not None and STREAM in self.cycle.scope
+        return self._running is not None and STREAM in self._running.scope
 
     def abort_stream(self) -> None:
         if self.is_streaming:

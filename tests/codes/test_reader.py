@@ -45,6 +45,20 @@ def test_turned_bars_are_read(reader):
     assert codes[0].format == "Code 128"
 
 
+@pytest.mark.parametrize("kind", ["QRCode", "DataMatrix"])
+@pytest.mark.parametrize("angle", [20, 45])
+def test_turned_neighbours_that_say_the_same_are_both_read(reader, kind, angle):
+    one = symbol("SAME", kind)
+    sheet = Image.new("L", (2 * one.width, one.height), 255)
+    for left in (0, one.width):
+        sheet.paste(one, (left, 0))
+    pixels = page((sheet, (300, 200), angle))
+    _, codes = reader.read(pixels, boxes())
+    assert texts(codes) == ["SAME", "SAME"]
+    (one_x, one_y), (other_x, other_y) = (np.mean(code.corners, axis=0) for code in codes)
+    assert np.hypot(one_x - other_x, one_y - other_y) == pytest.approx(one.width, abs=4)
+
+
 def test_a_code_without_a_box_gets_its_own(reader):
     pixels = page(
         (symbol("alone", "QRCode"), (150, 200), 10), (symbol("seen", "Aztec"), (430, 200), 0)

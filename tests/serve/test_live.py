@@ -152,6 +152,16 @@ def test_frames_are_encoded_once_and_only_for_viewers(live, monkeypatch):
     assert len({id(each) for each in encoded}) == len(encoded)
 
 
+def test_a_client_that_leaves_with_a_request_in_line_gives_its_place_back(live):
+    for _ in range(3):
+        with live.plug() as client:
+            client.sendall(b"GET /sources/0/mjpeg HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            client.recv(100)
+            assert sources_of(live)[0]["clients"]
+    until(lambda: sources_of(live)[0]["clients"] == 0)
+
+
 @pytest.mark.slow
 def test_a_client_that_does_not_read_delays_nobody(live, pictures):
     with live.plug() as lazy:

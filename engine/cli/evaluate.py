@@ -303,10 +303,9 @@ def _examples_from_detector(
                 continue
             result = result.result  # its objects count as missed
         if entry.size is not None and entry.size != result.size:
-            truth.problems.append(
-                f"{entry.path}: size: labelled as {_by(entry.size)}, the picture is"
-                f" {_by(result.size)}. See --no-exif"
-            )
+            hint = ". See --no-exif" if entry.size == result.size[::-1] else ""
+            sizes = f"labelled as {_by(entry.size)}, the picture is {_by(result.size)}"
+            truth.problems.append(f"{entry.path}: size: {sizes}{hint}")
         if in_darknet_order:
             found = darknet.suppressed(result, suppression, classes)
         else:

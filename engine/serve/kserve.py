@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -114,10 +115,10 @@ class InferEndpoint(UploadEndpoint):
         options = request_options.parse(
             [*found.settings["parameters"].items()],
             JSON_TYPE,
-            defaults=detector.settings,
+            defaults=replace(detector.settings, read=False),
             labels=detector.labels,
             has_boxes=detector.task == "detector",
-            draws=False,
+            only_arrays=True,
         )
         outcomes = await exchange.infer_all(found.pictures, options.settings, _outcome)
         answer = partial(_answer, exchange.service, found.settings["id"], wanted, outcomes)

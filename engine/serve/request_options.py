@@ -50,11 +50,16 @@ def parse(
     defaults: Settings,
     labels: Sequence[str],
     has_boxes: bool,
-    draws: bool = True,
+    only_arrays: bool = False,
 ) -> RequestOptions:
-    """Parse the settings in the query string or in JSON, and the Accept header of a request."""
+    """Parse the settings in the query string or in JSON, and the Accept header of a request.
+
+    A response of `only_arrays` has no place for texts and drawings.
+    """
     known: tuple[str, ...] = DETECTION_PARAMETERS if has_boxes else CLASSIFICATION_PARAMETERS
-    if has_boxes and draws:
+    if has_boxes and only_arrays:
+        known = tuple(each for each in known if each != "read")
+    elif has_boxes:
         known += PICTURE_PARAMETERS
     values: dict[str, Any] = {}
     hiding: dict[str, Any] = {}

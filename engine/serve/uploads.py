@@ -80,13 +80,13 @@ def parse_object(content: bytes) -> dict[str, Any]:
 
 
 def decode_base64(text: Any, where: str) -> bytes:
-    """Return the bytes of base64 text, with or without the prefix of a data: URL."""
+    """Return the bytes of base64 text, in lines or not, perhaps with the prefix of a data: URL."""
     if not isinstance(text, str):
         raise InputError(f"{where}: expected a picture in base64, got {brief(text)}")
     if text.startswith("data:"):
         text = text.partition(",")[2]
     try:
-        content = base64.b64decode(text, validate=True)
+        content = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         raise InputError(f"{where}: expected a picture in base64, got other text") from None
     if not content:

@@ -64,6 +64,8 @@ def test_json_brings_a_picture_and_settings(server, model, pictures):
     with load(model, threshold=0.35) as detector:
         found = [each for each in detector(pictures[0]) if each.label in ("cat", "dog")]
     assert [each["label"] for each in reply.found["detections"]] == [each.label for each in found]
+    lines = {"data": base64.encodebytes(pictures[0]).decode()}
+    assert post(server, "/detect?threshold=0.35", lines).status == 200
     data_url = {"data": "data:image/png;base64," + text(pictures[0])}
     reply = post(server, "/detect?threshold=0.35", data_url, Accept="image/jpeg")
     assert reply.content.startswith(b"\xff\xd8")
@@ -291,6 +293,8 @@ def test_kserve_infers_as_the_detector(server, detector, pictures):
         if result is not None:
             np.testing.assert_allclose(found["boxes"][row, :count], result.boxes, rtol=1e-6)
             assert found["labels"][row, :count].tolist() == list(result.labels)
+    reply = infer(server, pictures[0], parameters={"read": True})
+    assert (reply.status, reply.error[:6]) == (400, "read: ")
     reply = infer(server, pictures[0], outputs=[{"name": "scores"}, {"name": "count"}])
     assert list(outputs(reply)) == ["scores", "count"]
     assert (

@@ -32,6 +32,9 @@ _DIRECTION_SIDE = 160  # pixels of the part of a crop in which the direction is 
 _LEAST_MIDDLE, _MOST_MIDDLE = 0.2, 0.5  # of a crop, which are that part
 _ENLARGED = 2.0  # times, at most
 ALL_LINES = 2**16
+# The weight of neighbouring lines in gradients. Without them the angles of sharp edges are too
+# large, by 2 degrees at worst; with Scharr's weight, 0.3, those of less sharp ones are too small.
+_NEIGHBOUR = 0.22
 _MIN_ANGLE = 0.03  # radians; a smaller turn costs sharpness and gains nothing
 
 
@@ -196,9 +199,9 @@ def direction(image: Image.Image, *, has_squares: bool) -> float:
     grey = _middle(image)
     if min(grey.shape) < _MIN_SIDE:
         return 0.0
-    # differences over two pixels, at the same places in both directions
-    dx = grey[1:-1, 2:] - grey[1:-1, :-2]
-    dy = grey[2:, 1:-1] - grey[:-2, 1:-1]
+    dx, dy = grey[:, 2:] - grey[:, :-2], grey[2:] - grey[:-2]
+    dx = _smooth(dx[:-2], dx[1:-1], dx[2:])
+    dy = _smooth(dy[:, :-2], dy[:, 1:-1], dy[:, 2:])
     across, down, mixed = dx * dx, dy * dy, 2 * dx * dy
     difference, strength = across - down, np.maximum(across + down, 1)
     rows, columns = (
@@ -217,6 +220,14 @@ def direction(image: Image.Image, *, has_squares: bool) -> float:
         rough = atan2(total(mixed), total(difference)) / 2
         angle += round((rough - angle) / (pi / 2)) * pi / 2
     return angle if abs(angle) > _MIN_ANGLE else 0.0
+
+
+def _smooth(before: Array, here: Array, after: Array) -> Array:
+    mean: Array = before + after
+    mean *= _NEIGHBOUR
+    mean += here
+    mean /= 1 + 2 * _NEIGHBOUR
+    return mean
 
 
 def _middle(image: Image.Image) -> Array:

@@ -32,6 +32,14 @@ def test_direction_is_that_across_bars(angle):
     assert abs((found - angle + 90) % 180 - 90) < 2
 
 
+@pytest.mark.parametrize("angle", [-25, 5, 15, 20, 25, 40])
+def test_sharp_edges_do_not_shift_the_direction(angle):
+    paper = np.full((700, 700), 255, np.uint8)
+    paper[250:450, 86:614] = random_modules(1, 132, 4, 200)
+    image = Image.fromarray(paper).rotate(-angle, Image.Resampling.BICUBIC, fillcolor=255)
+    assert degrees(direction(image, has_squares=False)) == pytest.approx(angle, abs=0.5)
+
+
 @pytest.mark.parametrize("angle", [-40, -20, 0, 7, 33])
 def test_direction_of_squares_repeats_with_a_quarter_turn(angle):
     squares = random_modules(24, 24, 5, 5)

@@ -49,7 +49,7 @@ def _yolo(path: Path) -> None:
 
 
 def _voc(path: Path) -> None:
-    voc_labels.read(path, _LABELS, [])
+    voc_labels.read(path, _SIZE, _LABELS, [])
 
 
 def _coco(path: Path) -> None:

@@ -67,10 +67,10 @@ NO_BOXES = Boxes(*_NONE)
 
 
 class _NotNumbers(Boxes):
-    """No boxes, whatever is taken of them."""
+    """The boxes of a picture whose scores are not finite: empty, and still itself after take()."""
 
     def take(self, rows: Array | slice) -> Boxes:
         return self
 
 
-NOT_NUMBERS = _NotNumbers(*_NONE)  # of a picture with scores that are NaN or infinite
+NOT_NUMBERS = _NotNumbers(*_NONE)

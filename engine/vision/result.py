@@ -48,7 +48,7 @@ _COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # an
 
 
 class _Column:
-    """A field that is an array and is read-only for callers, so that none of them changes it."""
+    """An array field that callers may read but not change."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -149,7 +149,7 @@ def candidates(
 ) -> Found:
     """Run the network; the rows are those before NMS, relative to the picture.
 
-    If scores are not finite there are none, and an error: darknet finds nothing without a word.
+    If a score is not finite, the result has an error and no rows; darknet reports nothing then.
     """
     from engine.vision.postprocess import is_representable, or_error, relative_to_picture
 

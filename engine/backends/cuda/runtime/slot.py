@@ -35,7 +35,7 @@ _GROWTH = 1.5
 
 
 def settings_size(pictures: int) -> int:
-    """Return the bytes of settings that end with a table of so many pictures."""
+    """Return the bytes of the settings of a run, with the table of its pictures at their end."""
     return TABLE + pictures * picture_staging.ENTRY.itemsize
 
 

@@ -70,7 +70,14 @@ def test_a_cluster_shares_the_sum_over_k(precision: str, split: int) -> None:
 )
 def test_a_cluster_finishes_filters_that_come_in_eights(name: str) -> None:
     op = convolution((136, 9, 8), 88, has_residual=True, last_activation="relu")
-    check(ALGORITHMS[name], op, precision="float16", capability=HOPPER, rows=3)
+    check(
+        ALGORITHMS[name],
+        op,
+        precision="float16",
+        capability=HOPPER,
+        rows=3,
+        multiprocessors=36,
+    )
 
 
 @pytest.mark.parametrize(("split", "times"), [(1, 2), (2, 2), (1, 3)])
@@ -109,7 +116,14 @@ def test_the_cells_of_a_pool_meet_in_shared_memory(
     options: dict[str, Any],
 ) -> None:
     op = convolution(src, filters, is_pooled=True, **{"activation": "leaky", **options})
-    check(ALGORITHMS[name], op, precision="float16", capability=HOPPER, rows=3)
+    check(
+        ALGORITHMS[name],
+        op,
+        precision="float16",
+        capability=HOPPER,
+        rows=3,
+        multiprocessors=36,
+    )
 
 
 @pytest.mark.parametrize("precision", ["tf32", "float32"])
@@ -217,13 +231,13 @@ def test_patches_agree_with_the_definition(
 
 
 LINES = [
-    ("sm90_lines_64x64x6x2_split1", (24, 9, 8), 72),
-    ("sm90_lines_64x64x8x1_split2", (136, 5, 7), 44),
-    ("sm90_lines_64x64x8x1_split4", (264, 11, 9), 40),
-    ("sm90_lines_64x64x8x1_split4", (136, 9, 8), 40),  # some blocks have parts of two slices
-    ("sm90_lines_64x64x8x1_split4", (120, 9, 8), 40),  # each block has half a slice
-    ("sm90_lines_128x64x8x1_split1", (136, 13, 13), 72),
-    ("sm90_lines_192x32x9x1_split1", (32, 26, 3), 48),
+    ("sm90_lines_3x1_split1", (24, 9, 8), 72),
+    ("sm90_lines_3x1_split2", (136, 5, 7), 44),
+    ("sm90_lines_3x1_split4", (264, 11, 9), 40),
+    ("sm90_lines_3x1_split3", (264, 9, 8), 140),  # blocks have one or two slices
+    ("sm90_lines_3x1_split1", (136, 13, 13), 72),
+    ("sm90_lines_3x1_split1", (32, 26, 3), 48),
+    ("sm90_lines_3x1_split1", (16, 26, 5), 64),
 ]
 
 
@@ -232,7 +246,14 @@ def test_lines_agree_with_the_definition(
     name: str, src: tuple[int, int, int], filters: int
 ) -> None:
     op = convolution(src, filters, has_residual=True, activation="leaky")
-    check(ALGORITHMS[name], op, precision="float16", capability=HOPPER, rows=3)
+    check(
+        ALGORITHMS[name],
+        op,
+        precision="float16",
+        capability=HOPPER,
+        rows=3,
+        multiprocessors=36,
+    )
 
 
 FIRST = {
@@ -343,7 +364,7 @@ FAMILIES = {
     "sm90_pingpong_128x64x8x1_teams2": ((24, 9, 8), 72),
     "sm90_swapped_128_teams2": ((24, 9, 8), 100),
     "sm90_direct_tiles_32x2x2_teams3": ((16, 15, 23), 48),
-    "sm90_lines_64x64x6x2_split1": ((24, 15, 23), 48),
+    "sm90_lines_3x1_split1": ((24, 5, 7), 48),
 }
 
 

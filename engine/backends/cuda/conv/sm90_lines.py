@@ -1,45 +1,49 @@
 """Split-K for 3x3 windows one pixel apart: lines of the map are loaded once for all nine taps.
 
-At small batches TMA bounds sm90_splitk.py: it takes time for each row of im2col, and every pixel is
-in nine of them.
+At small batches the path from the L2 to an SM bounds sm90_splitk.py, which loads every pixel nine
+times. Filters are the rows of the product and pixels its columns, which come in eights: a tile has
+as many as give every SM a part.
 """
 
 from __future__ import annotations
 
-import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated
 
-from engine.backends.cuda.conv import sm90_base
+from engine.backends.cuda.conv import sm90_base, tensor_cores
 from engine.backends.cuda.conv.kernel_args import Divisor, struct
 from engine.backends.cuda.conv.sm90_base import ALIGNMENT, BARRIERS, MOST_SHARED
-from engine.backends.cuda.conv.sm90_splitk import SplitK, SplitKTile
+from engine.backends.cuda.conv.sm90_splitk import CLUSTERS, POSTED, SplitKTile
 from engine.backends.cuda.driver import launch
-from engine.backends.cuda.ops.gpu import Gpu, Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
-# By rows, columns, stages, consumers and blocks on an SM: the splits of k worth having.
-_TILES = {
-    (192, 32, 9, 3, 1): (1,),
-    (128, 64, 8, 2, 1): (1,),
-    (64, 64, 8, 1, 1): (1, 2, 4),
-    (64, 64, 6, 1, 2): (1, 2),
-    (64, 32, 9, 1, 2): (1, 2),
-}
-_TAPS = 9
-_MOST_SIDE = 256  # of what one copy takes
-_ROW_CYCLES = 3.3  # in which TMA takes a row of a patch
+_FILTERS = 64  # of a warpgroup, which is all that multiplies in a block
+_EIGHT = 8  # pixels, in which columns of a product come
+_MOST_PIXELS = 192  # for whose sums a thread has registers
+_SIDE = 3  # of a window
+_MOST_SIDE = 256  # of a map: what one copy takes
+_RINGS = ((6, 1), (4, 1), (6, 3), (3, 1))  # lines of taps; those loaded before the first patch
+_FEW_STAGES = 3  # of which, with two patches, two blocks fit on an SM
+_MOST_ROUNDS = 4  # of blocks; for more, blocks that stay are faster
+_SPLITS = (1, 2, 3, 4, 5, 6, 8)
+_BESIDES = 2 << 10  # bytes that barriers, biases and the alignment take at most
+_START, _SPLIT = 3000, 1500  # cycles before and after the products, and those that a split costs
 
 Args = struct("sm90_lines.cu", "LinesArgs")
 
 
 @dataclass(frozen=True)
 class LinesTile(SplitKTile):
+    """Its rows are filters, and its columns pixels."""
+
     kernel: str = "sm90_lines"
-    are_taps_inside = True
-    patches: Annotated[int, "PATCHES"] = 2  # in shared memory
+    patches: Annotated[int, "PATCHES"] = 1  # in shared memory
+    early: Annotated[int, "EARLY"] = 1  # stages whose weights are loaded before the first patch
     patch: tuple[int, int] = (1, 1)  # lines, and pixels from one to the next
+
+    are_taps_inside = True
 
     @property
     def patch_bytes(self) -> int:
@@ -50,34 +54,49 @@ class LinesTile(SplitKTile):
         return -(-self.patch_bytes // ALIGNMENT) * ALIGNMENT
 
     @property
-    def weight_bytes(self) -> int:
-        """The weights of a tap and a slice of channels."""
-        return self.stage_bytes - self.rows * self.depth * self.value_bytes
+    def line_bytes(self) -> int:
+        """The weights of a line of taps."""
+        return _SIDE * self.rows * self.depth * self.value_bytes
 
     @property
     def ring_bytes(self) -> int:
-        return self.patches * self.slot_bytes + self.stages * self.weight_bytes
+        return self.patches * self.slot_bytes + self.stages * self.line_bytes
 
     @property
     def _before_inbox(self) -> int:
-        return super()._before_inbox + self.patches * BARRIERS
+        return self.ring_bytes + (self.stages + self.patches + 1) * BARRIERS + 4 * self.rows
+
+    def across(self, op: ops.Conv2d) -> int:
+        return -(-op.out.shape.channels // self.rows)
 
 
 @dataclass(frozen=True)
-class Lines(SplitK):
+class Lines(sm90_base.Sm90Algorithm):
+    """A ring of so many lines of taps, the sum over k shared by a cluster of `split` blocks."""
+
     family = "sm90_lines"
-    pool = keep = upsample = int8 = False
-    least_slice = 150
+    priority = 9
+
+    ring: int
+    early: int
+    split: int
 
     @property
     def name(self) -> str:
-        return super().name.replace("splitk", "lines")
+        return f"sm90_lines_{self.ring}x{self.early}_split{self.split}"
 
     def tile(self, target: Target, op: ops.Conv2d) -> LinesTile:
-        slices = -(-op.src.shape.channels // sm90_base.depth(target, op))
-        patches = 1 if self.split % slices == 0 else 2  # where a block has one slice at most
-        patch = _lines(op, self.rows), op.src.shape.width + 1
-        return self.tile_of(LinesTile, target, op, patches=patches, patch=patch)
+        columns = self._columns(target, op) or _MOST_PIXELS
+        lines = _lines(op, columns), op.src.shape.width + 1
+        slices = -(-_slices(target, op) // self.split)  # of a block
+        own = {"rows": _FILTERS, "columns": columns, "stages": 0, "consumers": 1, "blocks": 1}
+        tile = self.tile_of(LinesTile, target, op, **own, patches=min(2, slices), patch=lines)
+        room = MOST_SHARED - _BESIDES - tile.inbox_bytes(self.split) - tile.ring_bytes
+        stages = min(room // tile.line_bytes, slices * _SIDE, self.ring)
+        if self.ring <= _FEW_STAGES:
+            return replace(tile, stages=stages)
+        patches = tile.patches + (room - stages * tile.line_bytes) // tile.slot_bytes
+        return replace(tile, stages=stages, patches=min(patches, slices))
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         if target.precision != "float16" or not sm90_base.can_run(target, op):
@@ -86,51 +105,79 @@ class Lines(SplitK):
             return False
         if op.padding != (1, 1, 1, 1) or op.src.shape.width >= _MOST_SIDE:
             return False
-        is_shared = self.tile(target, op).shared_by(self.split) <= MOST_SHARED
-        return is_shared and self.fits(target, op)
+        if self.split > _slices(target, op) or self._columns(target, op) is None:
+            return False
+        tile = self.tile(target, op)
+        return tile.stages > 0 and tile.outbox_bytes(self.split) <= tile.ring_bytes
 
-    def source(self, gpu: Gpu, op: ops.Conv2d) -> tuple[ctypes.Structure, ...]:
-        tile = self.tile(gpu.target, op)
-        lines, pitch = tile.patch
+    def _columns(self, target: Target, op: ops.Conv2d) -> int | None:
+        """Return the fewest columns of a tile that need no more rounds than the widest tile."""
+        rounds = self._rounds(target, op, _MOST_PIXELS)
+        if rounds > _MOST_ROUNDS:
+            return None
+        widths = range(_EIGHT * self.split, _MOST_PIXELS, _EIGHT)
+        able = (each for each in widths if self._rounds(target, op, each) == rounds)
+        return next(able, _MOST_PIXELS)
+
+    def _rounds(self, target: Target, op: ops.Conv2d, columns: int) -> int:
+        """Return how often the device is filled with clusters."""
+        tiles = target.rows(op.out) * _tiles(op, columns) * -(-op.out.shape.channels // _FILTERS)
+        return -(-tiles // max(1, CLUSTERS[self.split] * target.multiprocessors // CLUSTERS[1]))
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        tile = self.tile(target, op)
+        by_filters = replace(tile, columns=tile.rows)
+        return sm90_base.prepare(by_filters, op, tensor_cores.constants_of(target, op, constants))
+
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        tile, split = self.tile(gpu.target, op), self.split
+        tiles, (lines, pitch) = _tiles(op, tile.columns), tile.patch
+        blocks = gpu.rows(op.out) * tiles * tile.across(op) * split
+        inbox = tile.inbox(split) if split > 1 else 0
+        arguments = sm90_base.arguments(gpu, op, tile, blocks=blocks, split=split, inbox=inbox)
         source = sm90_base.source(gpu, op, tile)
-        tiles = _tiles(op, self.rows)
-        args = Args(
+        boxes = launch.boxes_map(source, height=lines, width=pitch, channels=tile.depth)
+        own = Args(
             patch_bytes=tile.patch_bytes,
             slot_bytes=tile.slot_bytes,
             tiles=tiles,
             by_pitch=Divisor.by(pitch),
             by_tiles=Divisor.by(tiles),
         )
-        return launch.boxes_map(source, height=lines, width=pitch, channels=tile.depth), args
+        shared = tile.shared_by(split)
+        tensor_cores.launch(gpu, tile, blocks, boxes, own, arguments, shared=shared, cluster=split)
 
-    def down(self, run: Gpu | Target, op: ops.Conv2d) -> int:
-        return run.rows(op.out) * _tiles(op, self.rows)
+    def estimate(self, target: Target, op: ops.Conv2d) -> float:
+        tile = self.tile(target, op)
+        taps = -(-_slices(target, op) // self.split) * _SIDE**2
+        products = 2 * _FILTERS + tile.columns  # cycles in which shared memory is written and read
+        cycles = float(_START + taps * max(products, 2 * tile.columns))
+        if self.split > 1:
+            cycles += _SPLIT + _FILTERS * tile.columns * 4 / POSTED
+        return self._rounds(target, op, tile.columns) * cycles
 
-    def loading(self, tile: SplitKTile, width: float) -> float:
-        assert isinstance(tile, LinesTile)
-        return tile.weight_bytes / width + prod(tile.patch) * _ROW_CYCLES / _TAPS
 
-    def rule_of_thumb(self, target: Target, op: ops.Conv2d) -> float | None:
-        return None  # measure it
+def _slices(target: Target, op: ops.Conv2d) -> int:
+    return -(-op.src.shape.channels // sm90_base.depth(target, op))
 
 
 def _rows(op: ops.Conv2d) -> int:
-    """Return the rows of a product from the first pixel of a map to the last."""
+    """Return the columns of a product from the first pixel of a map to the last."""
     _, height, width = op.src.shape.sides
     return (height - 1) * (width + 1) + width
 
 
-def _tiles(op: ops.Conv2d, rows: int) -> int:
-    return -(-_rows(op) // rows)
+def _tiles(op: ops.Conv2d, columns: int) -> int:
+    return -(-_rows(op) // columns)
 
 
-def _lines(op: ops.Conv2d, rows: int) -> int:
+def _lines(op: ops.Conv2d, columns: int) -> int:
     """Return the most lines that the windows of a tile reach."""
     pitch, last = op.src.shape.width + 1, _rows(op) - 1
-    ends = (min(start + rows - 1, last) for start in range(0, last + 1, rows))
+    ends = (min(start + columns - 1, last) for start in range(0, last + 1, columns))
     reach = ((end + 2 * pitch + 2) // pitch for end in ends)
-    starts = (start // pitch for start in range(0, last + 1, rows))
+    starts = (start // pitch for start in range(0, last + 1, columns))
     return max(end - start + 1 for start, end in zip(starts, reach, strict=True))
 
 
-ALGORITHMS = tuple(Lines(*shape, split) for shape, splits in _TILES.items() for split in splits)
+ALGORITHMS = tuple(Lines(*ring, split) for ring in _RINGS for split in _SPLITS)

@@ -50,8 +50,9 @@ _COSTS = {
     2: (315, 25, 3, 2500, 2100),
     4: (3360, 57, 6, 3300, 900),
 }
-_POSTED = 16  # bytes per cycle from one SM to others
-_CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 8: 15}  # that an H200 holds, by size
+POSTED = 16  # bytes per cycle from one SM to others
+_LEAST_SLICE = 300  # cycles
+CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 8: 15}  # that an H200 holds, by size
 _MOST_BLOCKS = 1024  # more fill the device without a split
 _MOST_STRIDE = 8  # of a tensor map
 _LEAST_STEPS = 4  # slices for each block of a split
@@ -128,7 +129,6 @@ class SplitK(sm90_base.Sm90Algorithm):
     family = "sm90_splitk"
     pool = keep = yolo = upsample = int8 = True
     priority = 9
-    least_slice = 300  # cycles
 
     rows: int
     columns: int
@@ -155,10 +155,6 @@ class SplitK(sm90_base.Sm90Algorithm):
         shape = (self.rows, self.columns, self.stages, self.consumers, self.blocks)
         if self.split not in tiles.get(shape, ()) or not sm90_base.can_run(target, op):
             return False
-        return self.fits(target, op)
-
-    def fits(self, target: Target, op: ops.Conv2d) -> bool:
-        """Return whether the tile suits the filters, and a cluster the sum and shared memory."""
         filters = op.out.shape.channels
         tile = self.tile(target, op)
         if (op.upsample is not None and not tile.is_whole) or not sm90_base.fills(
@@ -176,7 +172,7 @@ class SplitK(sm90_base.Sm90Algorithm):
             return False
         if tile.shared_by(self.split) > sm90_base.MOST_SHARED:
             return False
-        blocks = self.down(target, op) * tile.across(op) * self.split
+        blocks = self._down(target, op) * tile.across(op) * self.split
         return blocks <= _MOST_BLOCKS and tile.steps(op) >= _LEAST_STEPS * self.split
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
@@ -187,22 +183,21 @@ class SplitK(sm90_base.Sm90Algorithm):
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile, split = self.tile(gpu.target, op), self.split
-        blocks = self.down(gpu, op) * tile.across(op) * split
+        blocks = self._down(gpu, op) * tile.across(op) * split
         inbox = tile.inbox(split) if split > 1 else 0
         arguments = sm90_base.arguments(gpu, op, tile, blocks=blocks, split=split, inbox=inbox)
-        shared, src = tile.shared_by(split), self.source(gpu, op)
-        tensor_cores.launch(gpu, tile, blocks, *src, arguments, shared=shared, cluster=split)
+        shared, windows = tile.shared_by(split), self._windows(gpu, op, tile)
+        tensor_cores.launch(gpu, tile, blocks, windows, arguments, shared=shared, cluster=split)
 
-    def source(self, gpu: Gpu, op: ops.Conv2d) -> tuple[ctypes.Structure, ...]:
-        """Return the arguments that tell how the input is loaded."""
-        tile = self.tile(gpu.target, op)
+    def _windows(self, gpu: Gpu, op: ops.Conv2d, tile: SplitKTile) -> ctypes.Structure:
+        """Return the tensor map that tells how the input is loaded."""
         pixels = tile.rows // tile.pool_area
         if op.pool is not None:  # a quarter of the windows for each cell of the pool
             op = _every_other(op)
         source = sm90_base.source(gpu, op, tile)
-        return (launch.windows_map(source, pixels=pixels, channels=tile.depth),)
+        return launch.windows_map(source, pixels=pixels, channels=tile.depth)
 
-    def down(self, run: Gpu | Target, op: ops.Conv2d) -> int:
+    def _down(self, run: Gpu | Target, op: ops.Conv2d) -> int:
         """Return the tiles for all pixels, of this run or of the largest."""
         pixels = run.rows(op.out) * sm90_base.finished(op).area * kernel_args.pool_area(op)
         return -(-pixels // self.rows)
@@ -211,20 +206,16 @@ class SplitK(sm90_base.Sm90Algorithm):
         """Rank the tiles by a model that was fitted to timings on an H200."""
         tile = self.tile(target, op)
         rate, width, finish, start, split = _COSTS[tile.mode]
-        clusters = max(1, _CLUSTERS[self.split] * target.multiprocessors // _CLUSTERS[1])
-        most = -(-self.down(target, op) * tile.across(op) // clusters)
+        clusters = max(1, CLUSTERS[self.split] * target.multiprocessors // CLUSTERS[1])
+        most = -(-self._down(target, op) * tile.across(op) // clusters)
         at_once = min(most, tile.blocks)
         products = at_once * tile.rows * tile.columns * tile.depth / rate
-        cycles = max(products, at_once * self.loading(tile, width), self.least_slice)
+        cycles = max(products, at_once * tile.stage_bytes / width, _LEAST_SLICE)
         block = start + tile.steps(op) / self.split * cycles
         block += at_once * tile.rows * tile.columns / finish
         if self.split > 1:
-            block += split + at_once * tile.rows * tile.columns * 4 * (1 - 1 / self.split) / _POSTED
+            block += split + at_once * tile.rows * tile.columns * 4 * (1 - 1 / self.split) / POSTED
         return -(-most // tile.blocks) * block
-
-    def loading(self, tile: SplitKTile, width: float) -> float:
-        """Return the cycles that loading a slice takes at `width` bytes per cycle."""
-        return tile.stage_bytes / width
 
     def rule_of_thumb(self, target: Target, op: ops.Conv2d) -> float | None:
         return self.estimate(target, op)

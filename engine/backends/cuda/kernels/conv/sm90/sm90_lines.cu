@@ -1,19 +1,22 @@
-// sm90_lines: sm90_splitk for 3x3 windows one pixel apart, of which im2col would load every pixel nine
-// times. Launched by conv/sm90_lines.py.
+// sm90_lines: 3x3 windows one pixel apart at small batches. Filters are the rows of the product, pixels its
+// columns. Launched by conv/sm90_lines.py.
 //
-// Layout: as in sm90_splitk, but k = (slice of channels, tap). Whole lines of the map lie in shared memory
-// with one pixel of padding between them, which is the right one of a line and the left one of the next:
-// line after line, out_w + 1 pixels each. Rows of a product are numbered the same way, so the pixels of a
-// tap are the same rows, shifted; every (out_w + 1)th row is computed in vain.
+// im2col loads every pixel nine times. Here whole lines of the map lie in shared memory with one pixel of
+// padding between them, which is the right one of a line and the left one of the next: line after line,
+// out_w + 1 pixels each. Columns of the product are numbered the same way, so the pixels of a tap are the
+// same columns, shifted; every (out_w + 1)th column is computed in vain.
 //
-// A thread block computes BM such rows by BN filters. Its producer thread keeps PATCHES patches, the lines
-// that the rows' windows cover for one slice of channels, and a ring of STAGES taps' weights.
+// A thread block computes BM filters, 64 for each warpgroup, of BN columns. Its producer thread loads
+// patches, the lines that the windows cover for one slice of channels, to PATCHES slots, and the weights of
+// a line of taps at a time to a ring of STAGES: barriers for each tap would cost as much as its products.
+// Blocks of a cluster share the slices of channels as in sm90_cluster_reduce.cuh.
 //
-// Compile-time constants: PATCHES, and the rest as in sm90_splitk.
+// Compile-time constants: PATCHES, EARLY, the stages whose weights are loaded before the first patch, and the
+// rest as in sm90_splitk.
 #include "sm90_cluster_reduce.cuh"
-#include "sm90_warpgroups.cuh"
 
-#define TAPS 9
+#define SIDE 3                       // of a window
+#define LINE_BYTES (SIDE * A_BYTES)  // weights of a line of taps
 
 struct LinesArgs {
     int patch_bytes, slot_bytes;  // of lines; of a slot that holds them
@@ -21,31 +24,69 @@ struct LinesArgs {
     Divisor by_pitch, by_tiles;
 };
 
-extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS) sm90_lines(
-    const __grid_constant__ TensorMap input, const __grid_constant__ LinesArgs o, const __grid_constant__ KernelArgs p)
+// Adds up what all ranks have sent for the columns that this block owns, 16 filters for each warp, and
+// runs the epilogue. Code that runs once is fetched from the L2, so it is short instead of unrolled: sums
+// pass through shared memory without a split, too. A lane has eight filters of a pixel at a time.
+template <typename PixelOf> DEVICE void finish_filters(const Inbox& inbox, const float* bias,
+    const KernelArgs& p, int n0, const unsigned char* sums, PixelOf pixel_of)
+{
+    const int lane = threadIdx.x % 32;
+    const int eighth = lane / 8 % 2;
+    const int row_group = warp_index();
+    const int n = n0 + row_group * 16 + eighth * 8;
+    const int count = min(p.filters - n, 8);
+    const unsigned char* own =
+        sums + row_group * inbox.count * GROUP_BYTES + lane % 8 / 2 * 16 + eighth * 8 + lane % 2 * 4;
+#pragma unroll 1
+    for (int group = lane / 16; group < inbox.count; group += 2) {
+        const int m = pixel_of((inbox.first + group) * 8 + lane % 8);
+        if (m < 0 || count <= 0) continue;
+        const result* more = p.residual + (size_t)m * p.residual_pitch + n;
+        Bits<8 * OUT_BYTES> residual;
+        if (WHOLE) load_words(residual.word, more, p.residual);
+        float x[8];
+        UNROLL(c, 8) x[c] = bias[row_group * 16 + eighth * 8 + c];
+        const unsigned char* from = own + group * GROUP_BYTES;
+#pragma unroll 1
+        for (int r = 0; r < p.split; ++r) {
+            UNROLL(c, 8) x[c] += *reinterpret_cast<const float*>(from + c * 64);
+            from += ROW_GROUPS * inbox.count * GROUP_BYTES;
+        }
+        activate_all(KIND, x);
+        if constexpr (WHOLE) {
+            store_words(static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n,
+                finished_vector(x, residual, p).word);
+        } else {
+            if (p.residual) add_residual(x, more, count);
+            store_results(x, p, m, n, count);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
+    sm90_lines(const __grid_constant__ TensorMap input, const __grid_constant__ LinesArgs o,
+        const __grid_constant__ KernelArgs p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     const unsigned base = (shared_address(memory) + 1023) & ~1023u;
     const unsigned weights = base + PATCHES * o.slot_bytes;
-    const unsigned full = weights + STAGES * WEIGHT_BYTES;
+    const unsigned full = weights + STAGES * LINE_BYTES;
     const unsigned empty = full + 8 * STAGES;
     const unsigned patch_full = empty + 8 * STAGES;
     const unsigned patch_empty = patch_full + 8 * PATCHES;
     const unsigned inbox_full = patch_empty + 8 * PATCHES;
     const int group = warp_index() / 4;
-    const int warp = warp_index() % 4;
     const bool is_producer = group == CONSUMERS;
     const int index = divide(blockIdx.x, p.by_split);
     const int rank = blockIdx.x - index * p.split;
     const Tile tile = tile_at(p, index);
     const int row = divide(tile.down, o.by_tiles);
     const int pitch = p.out_w + 1;
-    const int start = (tile.down - row * o.tiles) * BM;
+    const int start = (tile.down - row * o.tiles) * BN;
     const int top = divide(start, o.by_pitch);
     const int left = start - top * pitch;
-    const int n0 = tile.across * BN;
-    const int first = divide(rank * p.steps, p.by_split);
-    const int end = divide((rank + 1) * p.steps, p.by_split);
+    const int first = divide(rank * p.slices, p.by_split);
+    const int end = divide((rank + 1) * p.slices, p.by_split);
     float* bias = reinterpret_cast<float*>(memory + (inbox_full + 16 - shared_address(memory)));
     const Inbox inbox = inbox_at(base, inbox_full, p, rank, full - base);
 
@@ -67,46 +108,56 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS) sm90_
 
     if (is_producer) {
         if (is_elected()) {
-            const unsigned char* weight = p.weight + (size_t)tile.across * p.steps * WEIGHT_BYTES;
-            int slice = first / TAPS;  // the next one to be loaded
-            int slot = 0;
-            int lap = 0;
-            auto issue_patch = [&] {
-                // In the first lap every slot is free: the phase before the first counts as complete.
-                mbarrier_wait(patch_empty + 8 * slot, lap ^ 1);
+            const unsigned char* weight =
+                p.weight + (size_t)(tile.across * p.slices + first) * SIDE * LINE_BYTES;
+            auto issue_weights = [&](int stage) {
+                mbarrier_expect_bytes(full + 8 * stage, LINE_BYTES);
+                bulk_load(weights + stage * LINE_BYTES, weight, LINE_BYTES, full + 8 * stage);
+                weight += LINE_BYTES;
+            };
+            int channel = first * BK;
+            auto issue_patch = [&](int slot) {
                 mbarrier_expect_bytes(patch_full + 8 * slot, o.patch_bytes);
-                tma_load_box(base + slot * o.slot_bytes, &input, patch_full + 8 * slot, slice * BK, -1, top - 1, row);
-                ++slice;
-                if (++slot == PATCHES) {
-                    slot = 0;
-                    lap ^= 1;
-                }
+                tma_load_box(
+                    base + slot * o.slot_bytes, &input, patch_full + 8 * slot, channel, -1, top - 1, row);
+                channel += BK;
             };
-            auto issue_weights = [&](int k, int stage) {
-                mbarrier_expect_bytes(full + 8 * stage, WEIGHT_BYTES);
-                bulk_load(weights + stage * WEIGHT_BYTES, weight + (size_t)k * WEIGHT_BYTES, WEIGHT_BYTES,
-                    full + 8 * stage);
-            };
-            const int ahead = min(end, first + STAGES);
+            const int slices = end - first;
+            const int ahead = min(STAGES, slices * SIDE);
 #pragma unroll 1
-            for (int k = first; k < ahead; ++k) issue_weights(k, k - first);
+            for (int s = 0; s < min(EARLY, ahead); ++s) issue_weights(s);
             wait_for_previous_kernel();
+            issue_patch(0);
 #pragma unroll 1
-            for (int i = 0; i < PATCHES && slice * TAPS < end; ++i) issue_patch();
+            for (int s = EARLY; s < ahead; ++s) issue_weights(s);
+#pragma unroll 1
+            for (int s = 1; s < min(PATCHES, slices); ++s) issue_patch(s);
+            // What a product has read makes room for what is needed later.
             int stage = 0;
             int phase = 0;
+            int slot = 0;
+            int lap = 0;
 #pragma unroll 1
-            for (int k = ahead; k < end; ++k) {
-                if (k / TAPS >= slice) issue_patch();
-                mbarrier_wait(empty + 8 * stage, phase);
-                issue_weights(k, stage);
-                if (++stage == STAGES) {
-                    stage = 0;
-                    phase ^= 1;
+            for (int slice = 0; slice < slices; ++slice) {
+#pragma unroll 1
+                for (int line = slice * SIDE; line < min((slice + 1) * SIDE, slices * SIDE - STAGES);
+                    ++line) {
+                    mbarrier_wait(empty + 8 * stage, phase);
+                    issue_weights(stage);
+                    if (++stage == STAGES) {
+                        stage = 0;
+                        phase ^= 1;
+                    }
+                }
+                if (slice + PATCHES < slices) {
+                    mbarrier_wait(patch_empty + 8 * slot, lap);
+                    issue_patch(slot);
+                    if (++slot == PATCHES) {
+                        slot = 0;
+                        lap ^= 1;
+                    }
                 }
             }
-#pragma unroll 1
-            while (slice * TAPS < end) issue_patch();
         }
         __syncwarp();
         launch_dependents();  // earlier, they would take resources from this kernel
@@ -117,32 +168,29 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS) sm90_
         }
     } else {
         const bool is_first = threadIdx.x % 32 == 0;
-        float own[BIASES_PER_THREAD];
-        load_biases(own, p, n0, threadIdx.x);
+        const int n0 = tile.across * BM;
+        if (threadIdx.x < BM)
+            bias[threadIdx.x] = n0 + threadIdx.x < p.filters ? p.bias[n0 + threadIdx.x] : 0.f;
         if (threadIdx.x == 0) prefetch_next_weights(p);
         Sum sum[M_BLOCKS][BN / 2];
         clear(sum);
-        int stage = 0;
-        int phase = 0;
         int slot = 0;
         int lap = 0;
-        int tap = first % TAPS;
+        int stage = 0;
+        int phase = 0;
         unsigned previous = 0;        // the barrier of the slot that the last products read
         unsigned previous_patch = 0;  // the same for a patch that is no longer needed
+        int line = 0;
+        unsigned pixels = base + left * ROW_BYTES;
         mbarrier_wait(patch_full, 0);
-#pragma unroll 1
-        for (int k = first; k < end; ++k) {
+        int left_over = (end - first) * SIDE;
+        do {  // at least once, or the compiler would keep a second set of registers for untouched sums
             mbarrier_wait(full + 8 * stage, phase);
-            const unsigned a = base + slot * o.slot_bytes + (left + tap / 3 * pitch + tap % 3) * ROW_BYTES;
-            const unsigned b = weights + stage * WEIGHT_BYTES;
-            if (MODE != 2) wgmma_fence();
-            UNROLL(i, M_BLOCKS) {
-                wgmma_slice(sum[i], a + (group * M_BLOCKS + i) * 64 * ROW_BYTES, b);
-            }
-            if (MODE != 2) {
-                wgmma_commit();
-                wgmma_wait<1>();  // the previous products have read their slots
-            }
+            const unsigned filters = weights + stage * LINE_BYTES + group * 64 * ROW_BYTES;
+            wgmma_fence();
+            UNROLL(tap, SIDE) wgmma_slice(sum[0], filters + tap * A_BYTES, pixels + tap * ROW_BYTES);
+            wgmma_commit();
+            wgmma_wait<1>();  // the previous products have read their slots
             if (previous && is_first) mbarrier_arrive(previous);
             if (previous_patch && is_first) mbarrier_arrive(previous_patch);
             previous = empty + 8 * stage;
@@ -151,40 +199,35 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS) sm90_
                 stage = 0;
                 phase ^= 1;
             }
-            if (++tap == TAPS) {
-                tap = 0;
+            pixels += pitch * ROW_BYTES;
+            if (++line == SIDE) {
+                line = 0;
                 previous_patch = patch_empty + 8 * slot;
                 if (++slot == PATCHES) {
                     slot = 0;
                     lap ^= 1;
                 }
-                if (k + 1 < end) mbarrier_wait(patch_full + 8 * slot, lap);
+                pixels = base + slot * o.slot_bytes + left * ROW_BYTES;
+                if (left_over > 1) mbarrier_wait(patch_full + 8 * slot, lap);
             }
-        }
+        } while (--left_over > 0);
         wgmma_wait<0>();
-        stage_biases(bias, own, threadIdx.x);
-        unsigned char* buffer = memory + (base - shared_address(memory));
         named_barrier(1, 128 * CONSUMERS);  // the slots have been read; their memory takes the sums
-        const int first_row = group * M_BLOCKS * 64 + warp * 16;
-        auto pixel_of = [&](int i) {
-            const int down = divide(left + i, o.by_pitch);
-            const int x = left + i - down * pitch;
+        unsigned char* buffer = memory + (base - shared_address(memory));
+        if (p.split > 1 && !inbox.is_apart) cluster_arrive();
+        write_outbox(sum, p, inbox, rank, warp_index(), base, buffer);
+        if (p.split > 1) {
+            cluster_wait();
+            send_outbox(p, inbox, rank, warp_index(), base);
+            mbarrier_wait(inbox.full, 0);
+            cluster_arrive();  // this block's outbox has been sent
+        }
+        finish_filters(inbox, bias, p, n0, buffer + p.inbox, [&](int column) {
+            const int down = divide(left + column, o.by_pitch);
+            const int x = left + column - down * pitch;
             const int y = top + down;
             return x < p.out_w && y < p.out_h ? (row * p.out_h + y) * p.out_w + x : -1;
-        };
-        if (p.split > 1) {
-            if (!inbox.is_apart) cluster_arrive();
-            write_outbox(sum, p, inbox, rank, first_row / 16, base, buffer);
-            cluster_wait();
-            send_outbox(p, inbox, rank, first_row / 16, base);
-            named_barrier(1, 128 * CONSUMERS);  // this block's own share has been written
-            reduce_and_finish(inbox, bias, p, n0, buffer + p.inbox, pixel_of);
-            cluster_wait();  // a block must exist until what it sent has arrived
-            return;
-        }
-        UNROLL(i, M_BLOCKS) {
-            epilogue_from_registers(
-                sum[i], bias, p, n0, [&](int each) { return pixel_of(first_row + i * 64 + each); });
-        }
+        });
+        if (p.split > 1) cluster_wait();  // a block must exist until what it sent has arrived
     }
 }

@@ -11,6 +11,7 @@ import pytest
 
 from engine.backends.cuda.conv import ALGORITHMS, sm90_fused
 from engine.backends.cuda.conv.algorithm import KeepingConv2d
+from engine.backends.cuda.conv.sm90_base import MOST_SHARED
 from engine.backends.cuda.conv.tensor_cores import HOPPER
 from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.ops.target import Target
@@ -25,6 +26,7 @@ from tests.backends.cuda.test_mma_kernels import (
     check,
     convolution,
     detecting,
+    target_for,
 )
 
 pytestmark = [
@@ -254,6 +256,27 @@ def test_lines_agree_with_the_definition(
         rows=3,
         multiprocessors=36,
     )
+
+
+LINE_SHAPES = [(c, 6, w) for c in (16, 32, 128) for w in range(100, 256, 4)]
+LINE_SHAPES += [(c, side, side) for c in (16, 64, 512, 8192) for side in (1, 2, 13, 104, 208)]
+
+
+def test_every_tile_of_lines_fits_into_shared_memory() -> None:
+    """With one stage a block would wait for weights whose slot it has not yet released."""
+    lines = [each for name, each in ALGORITHMS.items() if name.startswith("sm90_lines")]
+    where = {"capability": HOPPER, "rows": 1, "margin": 0, "multiprocessors": 132}
+    stages = set()
+    for shape in LINE_SHAPES:
+        op = convolution(shape, 64)
+        target = target_for(op, precision="float16", floats=frozenset(), **where)
+        for each in lines:
+            if each.supports(target, op):
+                tile = each.tile(target, op)
+                stages.add(tile.stages)
+                assert tile.shared_by(each.split) <= MOST_SHARED
+                assert each.split > 1 or tile.inbox_bytes(1) <= tile.ring_bytes
+    assert min(stages) == 2
 
 
 FIRST = {

@@ -25,6 +25,8 @@ _MOST_PIXELS = 192  # for whose sums a thread has registers
 _SIDE = 3  # of a window
 _MOST_SIDE = 256  # of a map: what one copy takes
 _RINGS = ((6, 1), (4, 1), (6, 3), (3, 1))  # lines of taps; those loaded before the first patch
+_MOST_PATCHES = 8
+_FEWEST_STAGES = 2  # a slot is released when the next product has begun
 _FEW_STAGES = 3  # of which, with two patches, two blocks fit on an SM
 _MOST_ROUNDS = 4  # of blocks; for more, blocks that stay are faster
 _SPLITS = (1, 2, 3, 4, 5, 6, 8)
@@ -96,7 +98,7 @@ class Lines(sm90_base.Sm90Algorithm):
         if self.ring <= _FEW_STAGES:
             return replace(tile, stages=stages)
         patches = tile.patches + (room - stages * tile.line_bytes) // tile.slot_bytes
-        return replace(tile, stages=stages, patches=min(patches, slices))
+        return replace(tile, stages=stages, patches=min(patches, slices, _MOST_PATCHES))
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         if target.precision != "float16" or not sm90_base.can_run(target, op):
@@ -108,7 +110,8 @@ class Lines(sm90_base.Sm90Algorithm):
         if self.split > _slices(target, op) or self._columns(target, op) is None:
             return False
         tile = self.tile(target, op)
-        return tile.stages > 0 and tile.outbox_bytes(self.split) <= tile.ring_bytes
+        sums = tile.inbox_bytes(1) if self.split == 1 else tile.outbox_bytes(self.split)
+        return tile.stages >= _FEWEST_STAGES and sums <= tile.ring_bytes
 
     def _columns(self, target: Target, op: ops.Conv2d) -> int | None:
         """Return the fewest columns of a tile that need no more rounds than the widest tile."""

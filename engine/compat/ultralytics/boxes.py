@@ -13,68 +13,30 @@ from engine.arguments import as_array
 from engine.arrays import Array
 from engine.compat.ultralytics.tensor import Tensor, tensor
 from engine.errors import InputError
-from engine.vision.box_array import BoxArray
 from engine.vision.result import Result
 
 # A program knows whether it tracks: type checkers need not ask for a test.
 MaybeNone: TypeAlias = Any
 
+_TRACKED = 7  # columns; without an identity 6
+
 
 class Boxes:
-    """Boxes, scores and classes; an index or a slice gives Boxes again."""
+    """Boxes, scores and classes; an index or a slice gives Boxes again.
 
-    def __init__(
-        self, boxes: BoxArray | Array, orig_shape: tuple[int, int], ids: Array | None = None
-    ) -> None:
-        """Take the edges of a result with the identities of a tracker, or rows as in `data`.
+    `xyxy`, `conf`, `cls` and `id` are views of the rows in `data`, as in ultralytics: programs
+    change boxes in place. So are the boxes of an index or a slice. `xywh`, `xyxyn` and `xywhn` are
+    computed from the rows.
+    """
+
+    def __init__(self, boxes: Any, orig_shape: tuple[int, int]) -> None:
+        """Take rows as in `data`; an array of float32 is not copied.
 
         `orig_shape` is the height and the width of the picture.
         """
-        if not isinstance(boxes, BoxArray):
-            boxes, ids = _from_rows(boxes, orig_shape)
-        self._edges = boxes
-        self._ids = ids
+        self._rows = _checked(boxes)
         self._as: Callable[[Array], Tensor] = tensor
         self.orig_shape = orig_shape
-
-    @property
-    def id(self) -> Tensor | MaybeNone:
-        """Return the identities of a tracker, (n,), or None."""
-        return None if self._ids is None else self._as(self._ids.astype(np.float32))
-
-    @property
-    def is_track(self) -> bool:
-        return self._ids is not None
-
-    @property
-    def xyxy(self) -> Tensor:
-        """Return (n, 4): left, top, right, bottom in pixels."""
-        return self._as(self._edges.xyxy.copy())
-
-    @property
-    def xywh(self) -> Tensor:
-        """Return (n, 4): centre and size in pixels."""
-        return self._as(self._edges.xywh)
-
-    @property
-    def xyxyn(self) -> Tensor:
-        """Return (n, 4): left, top, right, bottom relative to the picture."""
-        return self._as(self._edges.xyxyn)
-
-    @property
-    def xywhn(self) -> Tensor:
-        """Return (n, 4): centre and size relative to the picture."""
-        return self._as(self._edges.xywhn)
-
-    @property
-    def conf(self) -> Tensor:
-        """Return the scores, (n,)."""
-        return self._as(self._edges.conf)
-
-    @property
-    def cls(self) -> Tensor:
-        """Return the numbers of the classes, (n,)."""
-        return self._as(self._edges.cls)
 
     @property
     def data(self) -> Tensor:
@@ -82,13 +44,58 @@ class Boxes:
 
         Then the identity stands before the score.
         """
-        columns = [each for each in (self.id, self.conf, self.cls) if each is not None]
-        parts = [self.xyxy, *(each[:, None] for each in columns)]
-        return self._as(np.concatenate(parts, axis=1, dtype=np.float32))
+        return self._as(self._rows)
+
+    @property
+    def id(self) -> Tensor | MaybeNone:
+        """Return the identities of a tracker, (n,), or None."""
+        return self._as(self._rows[:, 4]) if self.is_track else None
+
+    @property
+    def is_track(self) -> bool:
+        return bool(self._rows.shape[1] == _TRACKED)
+
+    @property
+    def xyxy(self) -> Tensor:
+        """Return (n, 4): left, top, right, bottom in pixels."""
+        return self._as(self._rows[:, :4])
+
+    @property
+    def conf(self) -> Tensor:
+        """Return the scores, (n,)."""
+        return self._as(self._rows[:, -2])
+
+    @property
+    def cls(self) -> Tensor:
+        """Return the numbers of the classes, (n,), as float32."""
+        return self._as(self._rows[:, -1])
+
+    @property
+    def xywh(self) -> Tensor:
+        """Return (n, 4): centre and size in pixels."""
+        return self._as(self._centres().astype(np.float32))
+
+    @property
+    def xyxyn(self) -> Tensor:
+        """Return (n, 4): left, top, right, bottom relative to the picture."""
+        return self._as((self._rows[:, :4] / self._sides()).astype(np.float32))
+
+    @property
+    def xywhn(self) -> Tensor:
+        """Return (n, 4): centre and size relative to the picture."""
+        return self._as((self._centres() / self._sides()).astype(np.float32))
+
+    def _centres(self) -> Array:
+        first, last = np.hsplit(self._rows[:, :4].astype(np.float64), 2)
+        return np.hstack([(first + last) / 2, last - first])
+
+    def _sides(self) -> Array:
+        height, width = self.orig_shape[:2]
+        return np.array([width, height, width, height], np.float64)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return len(self), 7 if self.is_track else 6
+        return self._rows.shape
 
     def cpu(self) -> Boxes:
         return self
@@ -106,17 +113,17 @@ class Boxes:
         return self
 
     def __len__(self) -> int:
-        return len(self._edges)
+        return len(self._rows)
 
     def __iter__(self) -> Iterator[Boxes]:
         return (self[row] for row in range(len(self)))
 
     def __getitem__(self, which: Any) -> Boxes:
         if np.ndim(which) == 0 and not isinstance(which, slice):
-            which = [range(len(self))[which]]
+            row = range(len(self))[which]
+            which = slice(row, row + 1)  # which is a view of the row
         made = copy(self)
-        made._edges = self._edges[which]
-        made._ids = None if self._ids is None else self._ids[which]
+        made._rows = _checked(self._rows[which])
         return made
 
     def __repr__(self) -> str:
@@ -125,29 +132,26 @@ class Boxes:
 
 def clipped(rows: Any, orig_shape: tuple[int, int]) -> Boxes:
     """Return the Boxes of such rows, cut at the edges of the picture."""
-    data = np.asarray(Boxes(rows, orig_shape).data)
+    data = _checked(rows).copy()
     data[:, :4] = data[:, :4].clip(0, np.tile(orig_shape[::-1], 2))
     return Boxes(data, orig_shape)
 
 
-def _from_rows(rows: Any, orig_shape: tuple[int, int]) -> tuple[BoxArray, Array | None]:
-    """Return edges and identities of rows: left, top, right, bottom, (identity,) score, class."""
-    data = np.atleast_2d(as_array("boxes", rows)).astype(np.float32)
-    if data.ndim != 2 or data.shape[1] not in (6, 7):
+def rows_of(result: Result) -> Array:
+    """Return the boxes of a result as rows of `data`."""
+    tracks = () if result.track_ids is None else (result.track_ids,)
+    columns = (result.xyxy, *tracks, result.scores, result.class_ids)
+    return np.column_stack(columns).astype(np.float32)
+
+
+def _checked(rows: Any) -> Array:
+    """Return rows of left, top, right, bottom, (identity,) score and class, as float32."""
+    data = np.atleast_2d(as_array("boxes", rows)).astype(np.float32, copy=False)
+    if data.ndim != 2 or data.shape[1] not in (_TRACKED - 1, _TRACKED):
         raise InputError(f"boxes: expected rows of 6 or 7 numbers, got the shape {data.shape}")
     if not np.all(np.isfinite(data[:, -1]) & (data[:, -1] >= 0)):
         raise InputError("boxes: expected the number of a class, 0 or more, at the end of each row")
-    height, width = orig_shape[:2]
-    edges = data[:, :4].astype(np.float64)
-    xywh = np.concatenate([(edges[:, :2] + edges[:, 2:]) / 2, edges[:, 2:] - edges[:, :2]], axis=1)
-    boxes = BoxArray.of(
-        data[:, :4].copy(),
-        size=(width, height),
-        xywhn=(xywh / np.tile((width, height), 2)).astype(np.float32),
-        scores=data[:, -2].copy(),
-        class_ids=data[:, -1].astype(np.int64),
-    )
-    return boxes, data[:, 4].astype(np.int64) if data.shape[1] == 7 else None
+    return np.asarray(data)
 
 
 def inside(result: Result) -> Result:

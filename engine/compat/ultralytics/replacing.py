@@ -19,15 +19,24 @@ _COMMON = ("size", "names", "path", "timing", "frame", "stamp", "picture")
 def with_boxes(result: Result | Classification, boxes: Boxes | None) -> Result:
     """Return the result of the same picture with these boxes, or with none."""
     boxes = Boxes(np.empty((0, 6)), result.size[::-1]) if boxes is None else boxes
-    columns: dict[str, Any] = {
-        "xywhn": (np.asarray(boxes.xywh) / np.tile(result.size, 2)).astype(np.float32),
-        "scores": np.asarray(boxes.conf),
-        "class_ids": np.asarray(boxes.cls),
+    if isinstance(result, Result):
+        return replace(with_changes(result, boxes), codes=None, others=None)
+    return Result(**_common(result), **_columns(result.size, boxes))
+
+
+def with_changes(result: Result, boxes: Boxes) -> Result:
+    """Return the result with these values of its boxes, which are as many as before."""
+    return replace(result, **_columns(result.size, boxes))
+
+
+def _columns(size: tuple[int, int], boxes: Boxes) -> dict[str, Any]:
+    boxes = Boxes(boxes.data, boxes.orig_shape)  # a class may have become negative in place
+    return {
+        "xywhn": (np.asarray(boxes.xywh) / np.tile(size, 2)).astype(np.float32),
+        "scores": np.asarray(boxes.conf).copy(),
+        "class_ids": np.asarray(boxes.cls.long()),
         "track_ids": np.asarray(boxes.id.long()) if boxes.is_track else None,
     }
-    if isinstance(result, Result):
-        return replace(result, **columns, codes=None, others=None)
-    return Result(**_common(result), **columns)
 
 
 def at_pixels(result: Result, size: tuple[int, int]) -> Result:

@@ -15,12 +15,17 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.compat.ultralytics import result_text
-from engine.compat.ultralytics.boxes import Boxes, MaybeNone, clipped, inside
+from engine.compat.ultralytics.boxes import Boxes, MaybeNone, clipped, inside, rows_of
 from engine.compat.ultralytics.crops import add_crops, with_margin
 from engine.compat.ultralytics.drawing import as_image, in_bgr, with_classes
 from engine.compat.ultralytics.keywords import check
 from engine.compat.ultralytics.probs import Probs
-from engine.compat.ultralytics.replacing import at_pixels, with_boxes, with_probabilities
+from engine.compat.ultralytics.replacing import (
+    at_pixels,
+    with_boxes,
+    with_changes,
+    with_probabilities,
+)
 from engine.errors import InputError
 from engine.files.atomic import make_folder, write_new
 from engine.sources.media import is_url, url_path
@@ -114,21 +119,31 @@ class Results:
 
     @property
     def result(self) -> Result | Classification:
-        """Return the engine's own result, whose classes have the names in `names`."""
-        known = dict(enumerate(self._result.names))
+        """Return the engine's own result of `boxes`, whose classes have the names in `names`."""
+        result = self._current()
+        known = dict(enumerate(result.names))
         given = self.names if isinstance(self.names, Mapping) else dict(enumerate(self.names))
         if given == known:
-            return self._result
+            return result
         count = len(known)
-        if isinstance(self._result, Result) and len(self._result):
-            count = max(count, int(self._result.class_ids.max()) + 1)
+        if isinstance(result, Result) and len(result):
+            count = max(count, int(result.class_ids.max()) + 1)
         names = (str(given.get(each, known.get(each, each))) for each in range(count))
-        return replace(self._result, names=tuple(names))
+        return replace(result, names=tuple(names))
+
+    def _current(self) -> Result | Classification:
+        """Return the result with what a program has changed in place in `boxes`."""
+        result, boxes = self._result, self._boxes
+        if boxes is None or isinstance(result, Classification):
+            return result
+        if np.array_equal(boxes.data, rows_of(result)):
+            return result  # whose values are more exact than those of rows
+        return with_changes(result, boxes)
 
     @property
     def orig_shape(self) -> tuple[int, int]:
         """Return height and width of the picture."""
-        width, height = self.result.size
+        width, height = self._result.size
         return height, width
 
     @property
@@ -152,7 +167,7 @@ class Results:
         if isinstance(self._result, Classification) or not self._has_values:
             return None
         if self._boxes is None:
-            self._boxes = Boxes(self._result.boxes, self.orig_shape, self._result.track_ids)
+            self._boxes = Boxes(rows_of(self._result), self.orig_shape)
         return self._boxes.numpy() if self._as_numpy else self._boxes
 
     @boxes.setter
@@ -213,7 +228,8 @@ class Results:
         return self
 
     def numpy(self) -> Results:
-        """Return the same with plain arrays of NumPy."""
+        """Return the same, of the same memory, with plain arrays of NumPy."""
+        _ = self.boxes  # made here, so that both have them
         made = copy(self)
         made._as_numpy = True
         return made
@@ -234,7 +250,8 @@ class Results:
     def __getitem__(self, which: Any) -> Results:
         found = self._boxes_of("an index")
         if np.ndim(which) == 0 and not isinstance(which, slice):
-            which = [range(len(found))[which]]
+            row = range(len(found))[which]
+            which = slice(row, row + 1)  # which is a view of the box
         part = self._with(found[which])
         part._boxes = self.boxes[which]
         part._as_numpy = self._as_numpy

@@ -173,11 +173,25 @@ class Tensor(Values):
     def clamp(self, min: Any = None, max: Any = None) -> Any:
         return self._made(np.asarray(self).clip(min, max))
 
-    def sort(self, *options: Any, descending: builtins.bool | None = None, **named: Any) -> Any:
-        """Sort in place as NumPy does; with `descending` return values and indices, as torch."""
+    def sort(
+        self,
+        *options: Any,
+        dim: Any = None,
+        descending: builtins.bool | None = None,
+        **named: Any,
+    ) -> Any:
+        """Return values and indices, as torch; with NumPy's `axis` or `kind` sort in place.
+
+        NumPy's functions sort copies that they own, without arguments, too. A column of a result
+        is not sorted in place: its values would no longer be those of their boxes.
+        """
         options, descending = _direction(options, descending)
-        made = super().sort(*options, descending=descending, **named)
-        return None if made is None else Selected(*made)
+        if dim is not None:
+            options = (dim,)
+        is_numpy = bool(named) or (self.flags.owndata and not options)
+        if descending is None and is_numpy:
+            return super().sort(*options, **named)
+        return Selected(*super().sort(*options, descending=bool(descending), **named))
 
     def topk(
         self,

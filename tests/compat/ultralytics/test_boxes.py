@@ -3,10 +3,32 @@
 import numpy as np
 import pytest
 
-from engine.compat.ultralytics import Boxes
+from engine.compat.ultralytics import Boxes, Results
+from engine.compat.ultralytics.boxes import rows_of
+from engine.errors import InputError
 from tests.vision.results import RESULT
 
-BOXES = Boxes(RESULT.boxes, (50, 100))
+BOXES = Boxes(rows_of(RESULT), (50, 100))
+CHANGES = {
+    "edges": lambda boxes: boxes.xyxy.__setitem__((0, slice(None, None, 2)), [25, 65]),
+    "edges in place": lambda boxes: _move(boxes.xyxy),
+    "data": lambda boxes: _move(boxes.data),
+    "an array of NumPy": lambda boxes: _move(boxes.xyxy.cpu().numpy()),
+    "boxes of NumPy": lambda boxes: _move(boxes.numpy().data),
+    "a box": lambda boxes: _move(boxes[0].xyxy),
+    "boxes in a loop": lambda boxes: [_move(each.xyxy) for each in list(boxes)[:1]],
+    "a slice": lambda boxes: _move(boxes[:2].xyxy),
+}
+
+
+def _move(edges):
+    edges[:1, [0, 2]] += 5
+
+
+@pytest.fixture
+def result():
+    pixels = np.full((50, 100, 3), 128, np.uint8)
+    return Results(pixels, "street.jpg", RESULT.names, rows_of(RESULT))
 
 
 def test_forms():
@@ -29,7 +51,7 @@ def test_rows():
         assert int(box.cls) == int(box.cls[0]) == RESULT.class_ids[row]
         assert float(box.conf) == box.conf.item() == RESULT.scores[row]
         assert box.xyxy.cpu().numpy().astype(int).shape == (1, 4)
-        assert box.xywh[0].tolist() == RESULT.xywh[row].tolist()
+        assert box.xywh[0].tolist() == pytest.approx(RESULT.xywh[row])
     assert len(BOXES[1:]) == 2
     assert BOXES[-1].cls.tolist() == [1]
     assert len(BOXES[BOXES.conf > 0.4]) == 2
@@ -40,3 +62,65 @@ def test_rows():
 def test_methods_of_tensors():
     assert BOXES.cpu().to("cuda").cuda() is BOXES
     assert repr(BOXES) == "<Boxes: 3 in 100 x 50>"
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_in_place_is_in_everything_that_is_made_of_the_boxes(result, name, tmp_path):
+    before = result.plot()
+    CHANGES[name](result.boxes)
+    boxes = result.boxes
+    np.testing.assert_allclose(boxes.xyxy[0], [25, 10, 65, 30], rtol=1e-6)
+    np.testing.assert_allclose(boxes.xyxy[1:], RESULT.xyxy[1:], rtol=1e-6)
+    np.testing.assert_allclose(boxes.data[:, :4], boxes.xyxy)
+    np.testing.assert_allclose(boxes.xywh[0], [45, 20, 40, 20], rtol=1e-6)
+    np.testing.assert_allclose(boxes.xyxyn[0], [0.25, 0.2, 0.65, 0.6], rtol=1e-6)
+    np.testing.assert_allclose(boxes.xywhn[0], [0.45, 0.4, 0.4, 0.4], rtol=1e-6)
+    moved = {"x1": 25.0, "y1": 10.0, "x2": 65.0, "y2": 30.0}
+    assert result.summary(decimals=3)[0]["box"] == result[0].summary(decimals=3)[0]["box"] == moved
+    result.save_txt(tmp_path / "labels.txt")
+    first, *_ = (tmp_path / "labels.txt").read_text().splitlines()
+    assert first == "1 0.450000 0.400000 0.400000 0.400000"
+    assert result.result.xyxy[0].tolist() == pytest.approx([25, 10, 65, 30])
+    assert not np.array_equal(result.plot(), before)
+
+
+def test_scores_classes_and_identities_change_in_place(result):
+    result.boxes.conf[0], result.boxes.cls[0] = 0.125, 0
+    assert result.verbose() == "2 cats, 1 dog, "
+    assert (result.summary()[0]["confidence"], result.summary()[0]["class"]) == (0.125, 0)
+    assert [each.boxes.conf.item() for each in result] == [0.125, 0.5, 0.25]
+    result.numpy().boxes.conf[:] = 1
+    assert result.boxes.conf.tolist() == [1, 1, 1]
+    result.boxes = Boxes(np.insert(rows_of(RESULT), 4, [7, 8, 9], axis=1), (50, 100))
+    result.boxes.id[1] = 5
+    assert [each["track_id"] for each in result.summary()] == [7, 5, 9]
+    assert result[1].boxes.id.tolist() == [5]
+
+
+def test_a_result_of_numpy_shares_boxes_that_were_not_read_before():
+    result = Results.of(RESULT)
+    result.numpy().boxes.cls[:] = 0
+    assert result.verbose() == "3 cats, "
+
+
+def test_chosen_boxes_and_copies_have_rows_of_their_own(result):
+    for each in (result.boxes[result.boxes.conf > 0.4], result.boxes[[0, 2]]):
+        each.data[:] = 0
+    edges = result.boxes.xyxy.clone()
+    edges += 1
+    np.testing.assert_allclose(result.boxes.data, rows_of(RESULT), rtol=1e-6)
+
+
+def test_a_change_to_what_is_no_class_is_refused(result):
+    result.boxes.cls[0] = -1
+    for use in (result.summary, result.verbose, result.plot):
+        with pytest.raises(InputError, match=r"^boxes: expected the number of a class, 0 or more"):
+            use()
+
+
+def test_sorting_scores_leaves_the_boxes_in_their_order(result):
+    values, order = result.boxes.conf.sort()
+    assert (values.tolist(), order.tolist()) == ([0.25, 0.5, pytest.approx(0.9)], [2, 1, 0])
+    assert np.sort(result.boxes.conf).tolist() == values.tolist()
+    assert np.unique(result.boxes.cls).tolist() == [0, 1]
+    np.testing.assert_allclose(result.boxes.data, rows_of(RESULT), rtol=1e-6)

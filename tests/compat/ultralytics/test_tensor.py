@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from engine.compat.ultralytics import Boxes
+from engine.compat.ultralytics.boxes import rows_of
 from engine.compat.ultralytics.tensor import Tensor, tensor
 from tests.vision.results import RESULT
 
-BOXES = Boxes(RESULT.boxes, (50, 100), np.array([7, 8, 9]))
+BOXES = Boxes(np.insert(rows_of(RESULT), 4, [7, 8, 9], axis=1), (50, 100))
 SINGLE = {
     "an index": BOXES.conf[0],
     "two indices": BOXES.xyxy[0, 0],
@@ -92,7 +93,7 @@ def test_arrays_without_one_value_are_no_keys():
 def test_boxes_of_numpy_have_plain_arrays(boxes):
     for name in ("xyxy", "xywh", "xyxyn", "xywhn", "conf", "cls", "id", "data"):
         assert type(getattr(boxes, name)) is np.ndarray, name
-    assert type(boxes.cls[0]) is np.int64
+    assert type(boxes.cls[0]) is np.float32
     assert type(boxes.xyxy[0].astype(int)[0]) is np.int64
 
 
@@ -145,6 +146,9 @@ OF_TORCH = [
     (lambda x: x[0].topk(0).indices, []),
     (lambda x: x[1].sort(descending=True).values, [9, 7, 6, 5]),
     (lambda x: x[1].sort(descending=True).indices, [3, 2, 1, 0]),
+    (lambda x: (-x[1]).clone().sort().values, [-9, -7, -6, -5]),
+    (lambda x: (-x).clone().sort(1)[1], [[3, 2, 1, 0], [3, 2, 1, 0]]),
+    (lambda x: (-x).clone().sort(dim=0).values, [[-5, -6, -7, -9], [-1, -2, -3, -4]]),
     (lambda x: x[0].long().bincount(), [0, 1, 1, 1, 1]),
     (lambda x: x[0].long().bincount(minlength=6), [0, 1, 1, 1, 1, 0]),
     (lambda x: x.squeeze(0), [[1, 2, 3, 4], [5, 6, 7, 9]]),
@@ -206,7 +210,7 @@ def test_numpy_and_other_libraries_find_methods_of_arrays(kind):
     assert np.setdiff1d(x, [1]).tolist() == [2, 3]
     assert (x.max(0), x.min(0), x.std()) == (plain.max(0), plain.min(0), plain.std())
     np.testing.assert_array_equal(x.repeat(2, 0), plain.repeat(2, 0))
-    assert x.sort() is None
+    assert x.sort(axis=0) is None  # as NumPy's own functions sort the copies that they make
     assert x.tolist() == [1, 1, 2, 3, 3]
 
 

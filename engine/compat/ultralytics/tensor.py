@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from engine.arrays import Array
 from engine.compat.ultralytics.device import DeviceName
 from engine.compat.ultralytics.number import number
+from engine.errors import InputError
 from engine.vision.box_array import Values
 
 
@@ -34,6 +35,29 @@ def _spread(name: str) -> Any:
         return _reduction(name)(values, *options, **named)
 
     return spread
+
+
+def _in_place(compute: Callable[..., Any]) -> Any:
+    """Return a method that writes what `compute` makes of the values in their place.
+
+    As in torch, the type and the shape stay: floats do not become integers.
+    """
+
+    def change(values: Tensor, *options: Any, **named: Any) -> Tensor:
+        array = np.asarray(values)
+        np.copyto(array, compute(array, *options, **named), casting="same_kind")
+        return values
+
+    return change
+
+
+def _divided(array: Array, other: Any, *, rounding_mode: str | None = None) -> Any:
+    rounding = {None: np.positive, "floor": np.floor, "trunc": np.trunc}.get(rounding_mode)
+    if rounding is None:
+        known = "None, floor or trunc"
+        raise InputError(f"rounding_mode: expected {known}, got {rounding_mode!r}")
+    quotient = rounding(np.true_divide(array, other))
+    return quotient if rounding_mode is None else quotient.astype(array.dtype)
 
 
 class Selected(NamedTuple):
@@ -172,6 +196,17 @@ class Tensor(Values):
 
     def clamp(self, min: Any = None, max: Any = None) -> Any:
         return self._made(np.asarray(self).clip(min, max))
+
+    add_: Any = _in_place(lambda array, other, *, alpha=1: array + np.multiply(other, alpha))
+    sub_: Any = _in_place(lambda array, other, *, alpha=1: array - np.multiply(other, alpha))
+    mul_: Any = _in_place(np.multiply)
+    div_: Any = _in_place(_divided)
+    clamp_: Any = _in_place(lambda array, min=None, max=None: array.clip(min, max))
+    round_: Any = _in_place(lambda array, *, decimals=0: array.round(decimals))
+    zero_: Any = _in_place(np.zeros_like)
+    # Of these, torch converts what it is given to the type of the values.
+    copy_: Any = _in_place(lambda array, other: np.asarray(other).astype(array.dtype))
+    fill_: Any = copy_
 
     def sort(
         self,

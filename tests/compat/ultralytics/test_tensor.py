@@ -173,6 +173,52 @@ def test_methods_give_what_torch_gives(compute, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+IN_PLACE = [
+    (lambda x: x.clamp_(2, 4), [[2, 2, 3, 4], [4, 4, 4, 4]]),
+    (lambda x: x.clamp_(max=4), [[1, 2, 3, 4], [4, 4, 4, 4]]),
+    (lambda x: x.add_(1), [[2, 3, 4, 5], [6, 7, 8, 10]]),
+    (lambda x: x.add_(x[0], alpha=2), [[3, 6, 9, 12], [7, 10, 13, 17]]),
+    (lambda x: x.sub_(np.ones(4)), [[0, 1, 2, 3], [4, 5, 6, 8]]),
+    (lambda x: x.mul_(x), [[1, 4, 9, 16], [25, 36, 49, 81]]),
+    (lambda x: x.div_(2), [[0.5, 1, 1.5, 2], [2.5, 3, 3.5, 4.5]]),
+    (lambda x: x.div_(-2, rounding_mode="floor"), [[-1, -1, -2, -2], [-3, -3, -4, -5]]),
+    (lambda x: x.int().div_(-2, rounding_mode="trunc"), [[0, -1, -1, -2], [-2, -3, -3, -4]]),
+    (lambda x: x.div_(2).round_(), [[0, 1, 2, 2], [2, 3, 4, 4]]),
+    (lambda x: x.div_(4).round_(decimals=1), [[0.2, 0.5, 0.8, 1], [1.2, 1.5, 1.8, 2.2]]),
+    (lambda x: x.fill_(3), [[3] * 4] * 2),
+    (lambda x: x.zero_(), [[0] * 4] * 2),
+    (lambda x: x.copy_(x[1]), [[5, 6, 7, 9]] * 2),
+    (lambda x: x.int().copy_(x[0] / 2), [[0, 1, 1, 2]] * 2),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), IN_PLACE)
+def test_methods_that_end_in_an_underscore_change_the_values_in_place(change, expected):
+    made = change(values := tensor(np.array(ROWS, np.float32)))
+    assert type(made) is Tensor
+    assert made is values or made.dtype == np.int32  # int() has made a copy
+    np.testing.assert_allclose(made, expected, rtol=1e-6)
+
+
+def test_boxes_change_through_methods_in_place():
+    boxes = Boxes(rows_of(RESULT), (50, 100))
+    boxes.xyxy[:, 0].add_(5).clamp_(0, 20)
+    assert boxes.data[:, 0].tolist() == pytest.approx([20, 5, 20])
+
+
+def test_methods_in_place_refuse_what_does_not_fit():
+    with pytest.raises(TypeError, match="Cannot cast"):
+        BOXES.cls.int().add_(0.5)
+    with pytest.raises(ValueError, match="broadcast"):
+        BOXES.conf.clone().add_(np.ones((2, 3)))
+    with pytest.raises(AttributeError):  # a number never changes
+        BOXES.conf[0].add_(1)
+    with pytest.raises(
+        ValueError, match=r"^rounding_mode: expected None, floor or trunc, got 'up'"
+    ):
+        BOXES.conf.clone().div_(2, rounding_mode="up")
+
+
 @pytest.mark.parametrize(
     "compute",
     [

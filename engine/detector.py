@@ -53,7 +53,7 @@ from engine.vision import class_tree
 from engine.vision.boxes import Kind, Suppression
 from engine.vision.classes import chosen_classes
 from engine.vision.classification import Classification
-from engine.vision.image import Decoder, Picture, Source
+from engine.vision.image import Decoder, Picture, Source, is_image
 from engine.vision.result import Result
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ _log = logging.getLogger("engine")
 _WAITING = 3  # batches of a stream that may be done while an earlier one is not
 _NO_NUMBERS = ("O", "U", "S", "T")  # kinds of NumPy's types: objects and texts
 _CHANNELS = (1, 3, 4)  # of a picture
+_RGB = 3  # channels
 
 ON_ERROR = ("raise", "yield", "skip")
 
@@ -452,9 +453,10 @@ class Detector:
         the place of the result, with "skip" nothing does. An ImageError among the sources counts
         as such a picture. Results hold their picture only with `keep_pictures`.
         """
-        _refuse_one(sources)
-        if name_of(sources) is not None:
+        if name_of(sources) is not None:  # numpy.str_ has the attributes of an array, too
             sources = [sources]
+        _refuse_one(sources)
+        self._tell_of_channels_first(sources)
         if not hasattr(sources, "__getitem__"):  # enough for Python to iterate
             check_kind("sources", sources, Iterable, "several pictures")
         workers = whole("workers", workers, most=LARGEST_WORKERS)
@@ -564,6 +566,16 @@ class Detector:
             raise InputError(
                 f"{self._graph.file}: finds neither boxes nor classes in pictures. Use forward()"
             )
+
+    def _tell_of_channels_first(self, sources: Any) -> None:
+        """Log that a tensor which may be one picture in colour is taken as grey pictures."""
+        if self._graph.net.channels != _RGB or not _is_of_torch(sources):
+            return
+        shape = _shape_of(sources)
+        if shape is not None and len(shape) == 3 and shape[0] == _RGB:
+            taken = f"a tensor of shape {shape} is taken as {_RGB} grey pictures"
+            hint = "If it is one in colour, pass [tensor.permute(1, 2, 0)]"
+            _log.warning("sources: %s. %s", taken, hint)
 
     # ------------------------------------------------------------ arrays
 
@@ -709,34 +721,48 @@ class Detector:
 
 def _refuse_one(sources: object) -> None:
     """Raise if `sources` of stream() is one picture, whose bytes, lines or rows are no pictures."""
-    what = ""
+    what, hint = "", ". Put it in a list"
     if isinstance(sources, (bytes, bytearray, memoryview)):
         what = "bytes"
+    elif is_image(sources):
+        what = "one Pillow image"
+    elif isinstance(sources, Picture):
+        what = "one Picture"
     elif hasattr(sources, "readline"):  # a camera that yields frames may have read(), too
         what = "a file"
-    elif (shape := _shape_of_one(sources)) is not None:
+    elif (shape := _shape_of(sources)) == ():
+        what, hint = "one value in an array without axes", ". Pass array.item()"
+    elif shape is not None and _is_one(sources, shape):
         what = f"one array of shape {shape}"
+        hint = hint if len(shape) > 1 else ""
     if what:
-        raise InputError(f"sources: expected several pictures, got {what}. Put it in a list")
+        raise InputError(f"sources: expected several pictures, got {what}{hint}")
 
 
-def _shape_of_one(sources: Any) -> tuple[int, ...] | None:
-    """Return the shape of an array of any library that is one picture, else None.
+def _shape_of(sources: Any) -> tuple[int, ...] | None:
+    """Return the shape of an array of any library, else None.
 
     Only attributes are read: a data set or a camera may have `__array__`, too, which would read
     all pictures or wait for one.
     """
-    dtype = getattr(sources, "dtype", None)
-    is_array = hasattr(sources, "__array__") and dtype is not None
-    if not is_array or getattr(dtype, "kind", None) in _NO_NUMBERS:
+    if not hasattr(sources, "__array__") or getattr(sources, "dtype", None) is None:
         return None
     try:
-        shape = tuple(sources.shape)
+        return tuple(sources.shape)
     except (AttributeError, TypeError):
         return None
-    is_one = len(shape) == 2 or (len(shape) == 3 and shape[2] in _CHANNELS)
-    if isinstance(sources, np.ndarray):
-        is_one = is_one or len(shape) < 2
-    elif str(dtype).startswith("torch."):
-        is_one = is_one or (len(shape) == 3 and shape[0] in _CHANNELS)
-    return shape if is_one else None
+
+
+def _is_one(array: Any, shape: tuple[int, ...]) -> bool:
+    """Tell whether the rows of an array are not pictures, but those of one picture.
+
+    (n, height, width) are grey pictures, for every n: it may be the last batch of many.
+    """
+    if getattr(array.dtype, "kind", None) in _NO_NUMBERS:
+        return False
+    is_flat = isinstance(array, np.ndarray) and len(shape) == 1
+    return is_flat or len(shape) == 2 or (len(shape) == 3 and shape[2] in _CHANNELS)
+
+
+def _is_of_torch(sources: Any) -> bool:
+    return str(getattr(sources, "dtype", "")).startswith("torch.")

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import engine
 from engine import cli
 from engine.errors import ImageError, InputError
 from engine.vision import image
+from engine.vision.image import read
 from engine.vision.postprocess import postprocess
 from engine.vision.resize import Placement
 from tests import needs
@@ -130,17 +132,42 @@ class Tensor:
         (np.zeros((20, 30, 3), np.uint8), "one array of shape (20, 30, 3)"),
         (np.zeros((20, 30), np.uint8), "one array of shape (20, 30)"),
         (Tensor((20, 30, 3)), "one array of shape (20, 30, 3)"),
-        (np.zeros(3), "one array of shape (3,)"),
-        (np.zeros(()), "one array of shape ()"),
         (Tensor((720, 720, 3)), "one array of shape (720, 720, 3)"),
         (Tensor((1, 30)), "one array of shape (1, 30)"),
-        (Tensor((3, 20, 30)), "one array of shape (3, 20, 30)"),
+        (Image.new("RGB", (30, 20)), "one Pillow image"),
+        (read(np.zeros((20, 30, 3), np.uint8)), "one Picture"),
     ],
 )
 def test_stream_refuses_one_picture(load, source, what):
     message = f"sources: expected several pictures, got {what}. Put it in a list"
     with pytest.raises(InputError, match=re.escape(message)):
         load(device="cpu").stream(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (np.zeros(3), "got one array of shape (3,)"),
+        (np.array("a.png"), "got one value in an array without axes. Pass array.item()"),
+        (np.array(None, object), "got one value in an array without axes. Pass array.item()"),
+        (Tensor(()), "got one value in an array without axes. Pass array.item()"),
+    ],
+)
+def test_stream_refuses_arrays_that_are_no_pictures(load, source, message):
+    with pytest.raises(InputError, match=re.escape(message) + "$"):
+        load(device="cpu").stream(source)
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_stream_takes_batches_of_grey_pictures(load, count, caplog):
+    """The last batch of a DataLoader may have as many pictures as others have channels."""
+    detector = load(device="cpu")
+    assert [each.size for each in detector.stream(Tensor((count, 20, 30)))] == [(30, 20)] * count
+    channels_first = (
+        "sources: a tensor of shape (3, 20, 30) is taken as 3 grey pictures. "
+        "If it is one in colour, pass [tensor.permute(1, 2, 0)]"
+    )
+    assert caplog.messages == ([channels_first] if count == 3 else [])
 
 
 class Column:
@@ -162,6 +189,8 @@ def test_stream_takes_a_column_of_names(load, picture):
     for column in (Column([picture]), np.array([picture]), np.array([picture], object)):
         assert [each.path for each in detector.stream(column)] == [picture]
     assert list(detector.stream(Column([], np.dtype(float)))) == []
+    for name in (np.str_(picture), np.array(picture).item(), Path(picture)):
+        assert [each.path for each in detector.stream(name)] == [str(picture)]
 
 
 class Dataset:

@@ -286,6 +286,7 @@ def _examples_from_detector(
     """Run the detector; also return the errors of pictures that could not be read."""
     from engine.evaluate import darknet
     from engine.evaluate.examples import Detections, Example
+    from engine.evaluate.ground_truth import size_problem
 
     suppression, classes = detector.suppression, len(detector.labels)
     in_darknet_order = method == "darknet"
@@ -303,9 +304,7 @@ def _examples_from_detector(
                 continue
             result = result.result  # its objects count as missed
         if entry.size is not None and entry.size != result.size:
-            hint = ". See --no-exif" if entry.size == result.size[::-1] else ""
-            sizes = f"labelled as {_by(entry.size)}, the picture is {_by(result.size)}"
-            truth.problems.append(f"{entry.path}: size: {sizes}{hint}")
+            truth.problems.append(size_problem(entry.path, entry.size, result.size))
         if in_darknet_order:
             found = darknet.suppressed(result, suppression, classes)
         else:
@@ -493,7 +492,3 @@ def _confused(report: Report, truth: GroundTruth) -> Iterator[str]:
 
 def _or_dash(value: float | None) -> Cell:
     return "-" if value is None else value
-
-
-def _by(size: tuple[int, int]) -> str:
-    return f"{size[0]} x {size[1]}"

@@ -14,6 +14,14 @@ _MOST_LINES = 20  # of warnings, and of errors
 ReadObjects: TypeAlias = Callable[[tuple[int, int]], Objects]  # for the size of the picture
 
 
+def size_problem(file: str, labelled: tuple[float, float], size: tuple[int, int]) -> str:
+    """Return the report of a picture whose size is not the one that was labelled in a file."""
+    own, found = (f"{width:.10g} x {height:.10g}" for width, height in (labelled, size))
+    # One of both may be the size before the EXIF orientation is applied.
+    hint = ". See EXIF in docs/evaluate.md" if labelled == size[::-1] else ""
+    return f"{file}: size: labelled as {own}, the picture is {found}{hint}"
+
+
 @dataclass(frozen=True, eq=False)
 class Entry:
     """A picture of the data set; `objects` reads its labels once the size is known."""

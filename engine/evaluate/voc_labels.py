@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 from engine.errors import InputError, suggest
 from engine.evaluate.examples import Objects
+from engine.evaluate.ground_truth import size_problem
 from engine.evaluate.text_files import read_text
 from engine.files.naming import shown
 
@@ -29,10 +30,7 @@ def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list
     numbers = {name: number for number, name in reversed(list(enumerate(names)))}
     tree = _tree(path)
     if labelled := _other_size(tree, size):
-        width, height = labelled
-        own = f"labelled as {width:g} x {height:g}, the picture is {size[0]} x {size[1]}"
-        hint = ". See --no-exif" if labelled == size[::-1] else ""  # the orientation swaps them
-        problems.append(f"{shown(str(path))}: size: {own}{hint}")
+        problems.append(size_problem(shown(str(path)), labelled, size))
     for number, element in enumerate(tree.iter("object"), start=1):
         try:
             class_id = _class_id(element, numbers)

@@ -219,6 +219,19 @@ def test_categories_that_a_folder_lacks_are_told(
         assert line.endswith("counted from 0?" if 0 in categories else "place of the pictures")
 
 
+@pytest.mark.parametrize("options", [[], ["--no-exif"]])
+def test_swapped_sides_point_to_the_exif_orientation(evaluate, dataset, tmp_path, options):
+    saved = tmp_path / "coco"
+    evaluate(dataset, "--save-coco", saved)
+    document = json.loads((saved / "ground_truth.json").read_text())
+    first = document["images"][0]
+    first["width"], first["height"] = first["height"], first["width"]
+    (saved / "swapped.json").write_text(json.dumps(document))
+    status, _, err = evaluate(saved / "swapped.json", "--images", dataset / "images", *options)
+    sizes = "labelled as 40 x 51, the picture is 51 x 40. See EXIF in docs/evaluate.md"
+    assert (status, f"0001.png: size: {sizes}" in err) == (1, True)
+
+
 def test_a_data_set_that_detect_wrote_is_announced_as_ground_truth(
     tiny_detector, evaluate, dataset, tmp_path, capsys
 ):

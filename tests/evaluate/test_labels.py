@@ -120,7 +120,7 @@ def test_voc_pixels_are_one_based_and_inclusive(tmp_path):
 
 @pytest.mark.parametrize(
     ("size", "hint"),
-    [((100, 200), ". See --no-exif"), ((1000, 500), ""), ((200, 101), "")],
+    [((100, 200), ". See EXIF in docs/evaluate.md"), ((1000, 500), ""), ((200, 101), "")],
 )
 def test_a_picture_of_another_size_is_reported_and_its_objects_count(tmp_path, size, hint):
     objects, problems = read_voc(tmp_path, ANNOTATION, size)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.cli import _model
 from engine.cli._stderr import print_stderr
-from engine.errors import InputError
+from engine.errors import InputError, suggest
 from engine.files.naming import shown
 
 if TYPE_CHECKING:
@@ -68,8 +68,11 @@ def take_network(arguments: argparse.Namespace) -> None:
 
 def refuse_rest(rest: list[str]) -> None:
     if rest:
+        from engine.models import registry
+
         is_file = os.path.isfile(rest[0])  # noqa: PTH113, which raises if a name is too long
-        hint = f" If it holds the weights: --weights {shown(rest[0])}" if is_file else ""
+        weights = f" If it holds the weights: --weights {shown(rest[0])}"
+        hint = weights if is_file else suggest(rest[0], registry.names())
         raise InputError(
             f"unexpected {rest[0]!r}: expected CFG and WEIGHTS, or a name of: models list.{hint}"
         )

@@ -66,13 +66,18 @@ def knows(name: str) -> bool:
     return name in models() or name in bundled.models()
 
 
+def names() -> list[str]:
+    """Return the names that find() takes."""
+    return [*models(), *bundled.models()]
+
+
 def find(name: str) -> Model:
     """Return a network of the zoo or a bundled model."""
     if name in (own := bundled.models()):
         return _bundled(own[name])
     if name not in models():
         raise InputError(
-            f"no model {shown(name)!r} in the zoo.{suggest(name, [*models(), *own])} "
+            f"no model {shown(name)!r} in the zoo.{suggest(name, names())} "
             "See: python -m engine models list"
         )
     return models()[name]

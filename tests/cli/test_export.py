@@ -180,6 +180,8 @@ def test_a_layer_that_onnx_cannot_hold_is_named(tmp_path, tiny_recurrent, capsys
         (["onx", "-o", "x"], "expected onnx, got 'onx'. Did you mean 'onnx'?"),
         (["onnx"], "no output named: expected -o FILE"),
         (["onnx", "a.jpg", "-o", "x"], "unexpected 'a.jpg'"),
+        (["onnx", "codess", "-o", "x"], "a name of: models list. Did you mean 'codes'?"),
+        (["onnx", "yolov3tiny", "-o", "x"], "a name of: models list. Did you mean 'yolov3-tiny'?"),
         (
             ["onnx", "--batch", "0", "-o", "x.onnx"],
             "batch: expected an integer of 1 or more, got 0",

@@ -44,7 +44,11 @@ class Record(Sink):
         self._claim(item)
 
     def fail(self, item: Item, error: ImageError) -> None:
-        if item.output in self._unfinished and not item.is_picture:
+        if item.frame and error.result is not None:
+            self.take(item, error.result, 0)  # an annotated video has this frame
+        elif item.is_picture and not item.frame:
+            self._follow_videos(item)
+        elif item.output in self._unfinished and not item.is_picture:
             self._leave_unfinished(item.output)
 
     def cut_short(self) -> None:

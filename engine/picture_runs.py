@@ -407,7 +407,10 @@ class PictureRuns:
         if found is NOT_NUMBERS:
             error = ImageError(f"{picture.name}: {NO_NUMBERS}")
             error.result = self._result(
-                *(picture, NO_BOXES, settings, timing), keep=keep, tiles=entry.tiles
+                *(picture, NO_BOXES, settings, timing),
+                keep=keep,
+                tiles=entry.tiles,
+                is_unknown=True,
             )
             return error
         codes = None
@@ -432,6 +435,7 @@ class PictureRuns:
         keep: Keep,
         codes: Sequence[Code | None] | None = None,
         tiles: tuple[Area, ...] = (),
+        is_unknown: bool = False,
     ) -> Result:
         keeps = keep == "always" or (keep == "if needed" and not self._can_be_read_again(picture))
         return Result.of(
@@ -446,6 +450,7 @@ class PictureRuns:
             is_untrusted=self._is_untrusted,
             sought=settings.classes,
             limit=settings.max_detections,
+            is_unknown=is_unknown,
         )
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import pickle
 from contextlib import closing
 
 import numpy as np
@@ -12,7 +13,7 @@ import engine
 from engine import cli
 from engine.compat import darknet
 from engine.compat.ultralytics import YOLO
-from engine.errors import ImageError
+from engine.errors import ImageError, InputError
 from tests import needs
 
 REASON = "scores: expected numbers, got NaN or infinity. The network's values overflow"
@@ -138,3 +139,18 @@ def test_scripts_for_darknet_get_no_boxes_and_a_warning(model, tmp_path, caplog)
             found = darknet.detect_image(network, names, image, thresh=0.3)
         assert (not found) == is_bright
         assert (f"image: {REASON}" in caplog.text) == is_bright
+
+
+@pytest.mark.parametrize("way", ["blur", "pixelate"])
+def test_hiding_hides_all_of_the_picture(model, way):
+    with engine.load(model.cfg, model.weights, model.names, device="cpu") as detector:
+        striped = picture(is_bright=False)
+        striped[:, ::2] = 255
+        (error,) = detector.stream([striped], on_error="yield")
+    for given in ("all", ["cat"]):
+        result = error.result.hide(striped, **{way: given})
+        for drawn in (result.plot(array="rgb"), error.result.plot(striped, **{way: given})):
+            assert np.ptp(np.asarray(drawn).astype(int)) < 40
+        with pytest.raises(InputError, match="would show them"):
+            result.plot(striped)
+        assert pickle.loads(pickle.dumps(result)).picture is not None

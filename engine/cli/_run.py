@@ -83,6 +83,8 @@ def run_all(
                     progress.print_stderr(f"Error: {outcome}")
                     if following:
                         following.fail(item)
+                    if hiding and outcome.result is not None:
+                        outcome.result = outcome.result.hide(**hiding)
                     for sink in wanted:
                         sink.fail(item, outcome)
                 else:

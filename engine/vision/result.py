@@ -108,6 +108,7 @@ class Result:
     sought: Collection[int] | None = field(default=None, repr=False)  # classes; None means all
     limit: int | None = field(default=None, repr=False)  # the most boxes that were returned
     stamp: Stamp | None = field(default=None, repr=False)  # of the file `path` when it was read
+    is_unknown: bool = field(default=False, repr=False)  # the network overflowed: no box is known
 
     @classmethod
     def of(
@@ -124,6 +125,7 @@ class Result:
         is_untrusted: bool = False,
         sought: Collection[int] | None = None,
         limit: int | None = None,
+        is_unknown: bool = False,
     ) -> Result:
         """Return the result for the `boxes` of `picture`, which fill the columns on first use."""
         result = cls.__new__(cls)
@@ -146,6 +148,8 @@ class Result:
             attributes["limit"] = limit
         if picture.stamp is not None:
             attributes["stamp"] = picture.stamp
+        if is_unknown:
+            attributes["is_unknown"] = True
         attributes["_boxes"] = boxes
         if codes is not None:
             attributes["codes"] = codes
@@ -507,7 +511,10 @@ class Result:
         blur: Collection[str | int] | str | None = None,
         pixelate: Collection[str | int] | str | None = None,
     ) -> Result:
-        """Return this result with a picture in which classes are hidden for good, for crops()."""
+        """Return this result with a picture in which classes are hidden for good, for crops().
+
+        If the network overflowed, the objects may be anywhere, and all of the picture is hidden.
+        """
         from engine.vision.hide import WAYS, hidden_classes, hide
 
         if blur is None and pixelate is None and not self.hidden:
@@ -518,6 +525,10 @@ class Result:
             chosen = hidden_classes(way, classes, self.names)
             if classes is not None:
                 self._refuse_unknown(way, chosen)
+            if self.is_unknown and classes is not None:
+                hide(image, [Box(0, 0, *image.size)], way)
+                hidden.update(range(max(1, self._class_count)))
+                continue
             rows = [each for each in self._all_found() if each.class_id in chosen]
             hide(image, (each.box for each in rows), way)
             hidden.update(each.class_id for each in rows)

@@ -84,3 +84,13 @@ def test_a_video_whose_frames_all_overflow_has_a_record(detect):
     status, error = detect(*hiding, "--resume")
     assert status == 0, error
     assert "--resume" not in error
+
+
+@pytest.mark.parametrize("way", ["blur", "pixelate"])
+def test_a_frame_in_which_nothing_could_be_found_is_hidden_whole(detect, way):
+    write_video("v.avi", bright=[2])
+    assert detect("v.avi", "-o", "seen.avi")[0] == 1
+    assert detect("v.avi", "-o", "hidden.avi", f"--{way}", "cat")[0] == 1
+    seen, hidden = frames_of("seen.avi")[2], frames_of("hidden.avi")[2]
+    assert np.ptp(seen.astype(int), axis=1).min() > 150  # the stripes
+    assert np.ptp(hidden.astype(int)) < 40

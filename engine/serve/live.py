@@ -45,6 +45,7 @@ _log = logging.getLogger("engine")
 MOST_VIEWERS = 64  # of all sources together
 _RATE_SECONDS = 5.0  # over which frames per second are counted
 _PAUSE_SECONDS = 1.0  # after a frame that failed
+_WARNING_SECONDS = 60.0  # between two warnings that the network overflows in frames
 _JOIN_SECONDS = 0.8
 _JPEG_QUALITY = 80
 
@@ -165,7 +166,8 @@ class LiveSource:
         self._scene: Scene | None = None
         self._size: tuple[int, int] | None = None
         self._lost: str | None = None  # why there is no frame
-        self._failure: str | None = None  # why the latest frame has no result
+        self._failure: str | None = None  # why the latest frame has no result, or no boxes
+        self._warned_at = -math.inf  # of a frame in which the network overflows
         self._times: deque[float] = deque(maxlen=1000)
         self._encoders: frozenset[Encoder] = frozenset()
         self._stopped = Event()
@@ -219,10 +221,12 @@ class LiveSource:
     def join(self, seconds: float) -> None:
         self._thread.join(max(0.0, seconds))
 
-    def _offer(self, size: tuple[int, int], parts: dict[Encoder, bytes]) -> None:
+    def _offer(
+        self, size: tuple[int, int], parts: dict[Encoder, bytes], failure: str | None
+    ) -> None:
         self.frames += 1
         self._size = size
-        self._failure = None
+        self._failure = failure
         self._times.append(time.monotonic())
         for viewer in self.viewers:
             if part := parts.get(viewer.encode):
@@ -276,13 +280,27 @@ class LiveSource:
         size = decoded.frame.width, decoded.frame.height
         with self._service.reserve_frame(*size, draws=bool(encoders)):
             picture = decoded.picture(self.title)
-            result = self._run(picture)
+            failure = None
+            try:
+                result = self._run(picture)
+            except ImageError as error:
+                if error.result is None:
+                    raise
+                result, failure = error.result, str(error)
+                self._warn_of_overflow(failure)
             if self._plan:
                 result = self._follow(self._plan, result, decoded)
             seen = SeenFrame(self.number, decoded, arrived_at, picture, result)
             parts = {encode: encode(seen) for encode in encoders}
         with suppress(RuntimeError):  # the loop is closed at the end
-            self._loop.call_soon_threadsafe(self._offer, picture.size, parts)
+            self._loop.call_soon_threadsafe(self._offer, picture.size, parts, failure)
+
+    def _warn_of_overflow(self, reason: str) -> None:
+        """Log an error that names the source, but not for each of many frames that are alike."""
+        now = time.monotonic()
+        if now - self._warned_at >= _WARNING_SECONDS:
+            self._warned_at = now
+            _log.warning("%s", reason)
 
     def _run(self, picture: Picture) -> Result:
         detector, settings = self._service.detector, self._settings

@@ -6,9 +6,10 @@ import re
 import socket
 import time
 from contextlib import closing, contextmanager
-from itertools import islice
+from itertools import islice, pairwise
 from threading import Event
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -20,13 +21,13 @@ from engine.track import Line, ScenePlan, Zone
 from tests import needs
 from tests.pictures import write_video
 from tests.serve.camera import Camera
-from tests.serve.running import serving, until
+from tests.serve.running import load, serving, until
 
 from engine.serve.access import Access  # isort: skip - `running` skips this without the extra
 from engine.serve import metrics  # isort: skip
 from engine.serve.live import LiveOptions  # isort: skip
 
-needs.package("av")
+av = needs.package("av")
 
 PLAN = ScenePlan(
     high=0.3,
@@ -242,6 +243,34 @@ def test_frames_that_need_too_much_memory_are_an_error_of_the_source(detector, c
         until(lambda: sources_of(server)[0]["error"])
         (source,) = sources_of(server)
         assert source["error"] == "frame: expected at most 100 pixels, got 64 x 48"
+
+
+@pytest.mark.parametrize("plan", [None, PLAN])
+def test_only_the_frame_in_which_the_network_overflows_is_without_boxes(
+    overflowing_when_bright, tmp_path, caplog, plan
+):
+    """Frame 4 of the clip is bright: later frames are not delayed, and there is one warning."""
+    clip = str(tmp_path / "clip.avi")
+    with av.open(clip, "w") as container:
+        stream = container.add_stream("png", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "rgb24"
+        for number in range(8):
+            pixels = np.full((48, 64, 3), 255 * (number == 4), np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        container.mux(stream.encode())
+    reason = f"{clip}: scores: expected numbers, got NaN or infinity. The network's values overflow"
+    options = LiveOptions([clip], [plan] if plan else [])
+    with load(overflowing_when_bright) as opened, serving(opened, live=options) as server:
+        until(lambda: sources_of(server)[0]["frames"])
+        with following(server, "/sources/0/jsonl") as answer:
+            lines = [json.loads(answer.readline()) for _ in range(20)]
+        until(lambda: sources_of(server)[0]["error"] == reason)  # while it is the latest
+        until(lambda: sources_of(server)[0]["state"] == "live")
+    empty = {each["frame"] for each in lines if not each["detections"]}
+    assert {number % 8 for number in empty} == {4}
+    steps = [after["time"] - before["time"] for before, after in pairwise(lines)]
+    assert max(steps) < 0.9
+    assert [each for each in caplog.messages if "scores" in each] == [reason]
 
 
 def test_what_cannot_be_a_source_is_refused(tmp_path):

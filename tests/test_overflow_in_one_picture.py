@@ -4,6 +4,7 @@ import json
 import logging
 import pickle
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,13 +72,22 @@ def test_a_video_goes_on(model, tmp_path, capsys):
     command = ["detect", *model.options, "--names", str(model.names), files[0]]
     assert cli.main([*command, "-o", files[1], "--jsonl", files[2]]) == 1
     done = capsys.readouterr()
-    assert done.err.count(f": {REASON}\n") == 1
+    assert done.err.count(f"Error: {files[0]}: video: frame 4: {REASON}\n") == 1
     assert "in 1 of 12 pictures the network's values overflow\n" in done.err
     assert "could not be read" not in done.err
     with engine.load(model.cfg, model.weights, device="cpu") as detector:
         assert sum(1 for _ in detector.stream(files[1], on_error="yield")) == 12
     lines = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert ["error" in line for line in lines] == [number == 4 for number in range(12)]
+
+
+def test_darknets_demo_names_the_frame(model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_video("v.avi", [picture(is_bright=number == 2) for number in range(4)])
+    Path("n.data").write_text(f"classes=3\nnames={model.names}\n")
+    files = "n.data", str(model.cfg), str(model.weights), "v.avi"
+    assert cli.main(["detector", "demo", *files, "-nogpu", "-dont_show"]) == 1
+    assert f"Error: v.avi: video: frame 2: {REASON}\n" in capsys.readouterr().err
 
 
 def test_evaluate_counts_its_objects_as_missed(model, pictures, tmp_path, capsys):

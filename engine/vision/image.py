@@ -119,7 +119,9 @@ class Picture:
 
     @property
     def name(self) -> str:
-        return "picture" if self.path is None else shown(self.path)
+        """Return what messages begin with: the path, and the number of a frame."""
+        name = "picture" if self.path is None else shown(self.path)
+        return name if self.frame is None else f"{name}: video: frame {self.frame.number}"
 
     def with_channels(self, channels: int) -> Picture:
         pixels = with_channels(self.pixels, channels, self.name)

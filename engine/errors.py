@@ -69,7 +69,10 @@ class ImageError(EngineError, ValueError):
     """
 
     result: Any = None
-    """The result without boxes of a picture that was read, but whose scores are not finite."""
+    """The result without boxes or classes of a picture that was read, if its scores are not finite.
+
+    The probabilities of a classifier are all zero then.
+    """
 
     def __init__(self, problem: str = "") -> None:
         """Create the error; a picture without a path is itself called "picture", said once."""

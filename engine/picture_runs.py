@@ -39,7 +39,7 @@ from engine.vision.boxes import NO_BOXES, NOT_NUMBERS, Boxes, Suppression
 from engine.vision.classification import Classification
 from engine.vision.code import Code
 from engine.vision.image import Picture
-from engine.vision.postprocess import NO_NUMBERS
+from engine.vision.postprocess import NO_NUMBERS, NO_PROBABILITIES
 from engine.vision.result import Result
 from engine.vision.tiles import Area, merge
 
@@ -391,19 +391,24 @@ class PictureRuns:
         """Return the result of a picture, given its Boxes or the probabilities of its classes."""
         picture = entry.picture
         if self._task == "classifier":
-            if np.isnan(found).any():
-                return ImageError(f"{picture.name}: probabilities: expected numbers, got NaN")
-            return Classification(
+            has_numbers = bool(np.isfinite(found).all())
+            probabilities = found.ravel() if has_numbers else np.zeros_like(found.ravel())
+            classification = Classification(
                 picture.size,
-                self._multiply_down_the_tree(found.ravel()),
+                self._multiply_down_the_tree(probabilities),
                 self._labels,
                 picture.path,
                 timing=timing,
-                top_k=settings.top_k,
+                top_k=settings.top_k if has_numbers else 0,
                 frame=picture.frame,
                 stamp=picture.stamp,
                 picture=self._kept(picture) if keep == "always" else None,
             )
+            if has_numbers:
+                return classification
+            error = ImageError(f"{picture.name}: {NO_PROBABILITIES}")
+            error.result = classification
+            return error
         if found is NOT_NUMBERS:
             error = ImageError(f"{picture.name}: {NO_NUMBERS}")
             error.result = self._result(

@@ -170,15 +170,26 @@ def overflowing(tmp_path_factory, tiny_detector):
 @pytest.fixture(scope="session")
 def overflowing_when_bright(tmp_path_factory, tiny_detector):
     """Return a detector that finds boxes in dark pictures, and overflows where one is bright."""
+    return _overflowing_when_bright(tiny_detector, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def classifier_overflowing_when_bright(tmp_path_factory, tiny_classifier):
+    """Return a classifier that overflows where a picture is bright."""
+    return _overflowing_when_bright(tiny_classifier, tmp_path_factory)
+
+
+def _overflowing_when_bright(model: Model, tmp_path_factory) -> Model:
     path = tmp_path_factory.mktemp("overflowing_when_bright") / "net.weights"
-    network = graph.build(cfg.read(tiny_detector.cfg))
-    arrays = [dict(layer) for layer in weights.load(tiny_detector.weights, network)]
+    network = graph.build(cfg.read(model.cfg))
+    arrays = [dict(layer) for layer in weights.load(model.weights, network)]
     first = arrays[0]
     first["weight"] = np.full_like(first["weight"], 2e38)
-    first["variance"] = np.ones_like(first["variance"])
-    first["scale"] = np.abs(first["scale"])
+    if "variance" in first:
+        first["variance"] = np.ones_like(first["variance"])
+        first["scale"] = np.abs(first["scale"])
     weights.save(path, network, arrays)
-    return Model(tiny_detector.cfg, path, tiny_detector.names)
+    return Model(model.cfg, path, model.names)
 
 
 @pytest.fixture(scope="session")

@@ -164,3 +164,63 @@ def test_hiding_hides_all_of_the_picture(model, way):
         with pytest.raises(InputError, match="would show them"):
             result.plot(striped)
         assert pickle.loads(pickle.dumps(result)).picture is not None
+
+
+NO_PROBABILITIES = f"probabilities{REASON.removeprefix('scores')}"
+
+
+@pytest.fixture
+def classifier(classifier_overflowing_when_bright):
+    return classifier_overflowing_when_bright
+
+
+def test_the_error_of_a_classifier_has_a_result_without_classes(classifier):
+    files = classifier.cfg, classifier.weights, classifier.names
+    with engine.load(*files, device="cpu", batch=3) as detector:
+        frames = [picture(is_bright=number == 1) for number in range(3)]
+        before, error, after = detector.stream(frames, on_error="yield")
+    assert len(before) == len(after) == 5
+    assert str(error) == f"picture: {NO_PROBABILITIES}"
+    assert (len(error.result), error.result.size) == (0, (64, 48))
+    assert error.result.probabilities.tolist() == [0] * 6
+    assert error.result.to_dict()["classes"] == []
+
+
+def test_scripts_for_ultralytics_get_a_classification_of_each_picture(classifier, caplog):
+    yolo = YOLO(str(classifier.cfg), weights=str(classifier.weights)).to("cpu")
+    with closing(yolo), caplog.at_level(logging.WARNING, "engine"):
+        found = yolo([picture(is_bright=number == 1) for number in range(3)])
+    assert [each.probs.top1conf > 0 for each in found] == [True, False, True]
+    assert found[1].verbose() == "(no classes), "
+    assert found[1].summary() == []
+    assert NO_PROBABILITIES in caplog.text
+
+
+def test_classify_says_that_values_overflow(classifier, pictures, capsys):
+    assert cli.main(["classify", *classifier.options, *pictures]) == 1
+    error = capsys.readouterr().err
+    assert f"Error: {pictures[2]}: {NO_PROBABILITIES}\n" in error
+    assert "in 1 of 5 pictures the network's values overflow\n" in error
+    assert "could not be read" not in error
+
+
+def test_measures_of_a_classifier_count_the_picture_as_wrong(classifier, tmp_path, capsys):
+    """Each path contains the first class, which a result without classes must not match."""
+    paths = [tmp_path / f"qq{number}.png" for number in range(3)]
+    for number, path in enumerate(paths):
+        Image.fromarray(picture(is_bright=number == 1)).save(path)
+    (tmp_path / "list.txt").write_text("".join(f"{each}\n" for each in paths))
+    (tmp_path / "l.names").write_text("qq\nX1\nX2\nX3\nX4\nX5\n")
+    given = ["--list", str(tmp_path / "list.txt"), "--labels", str(tmp_path / "l.names")]
+    assert cli.main(["classify", *classifier.options, *given, "--top-k", "6"]) == 1
+    done = capsys.readouterr()
+    assert "3 pictures, top1 " in done.out
+    assert "top6 0.6667" in done.out
+    assert "left out" not in done.err
+    names = tmp_path / "l.names"
+    (tmp_path / "n.data").write_text(
+        f"classes=6\nvalid={tmp_path}/list.txt\nlabels={names}\nnames={names}\ntop=6\n"
+    )
+    files = str(tmp_path / "n.data"), str(classifier.cfg), str(classifier.weights)
+    assert cli.main(["classifier", "valid", *files, "-nogpu"]) == 1
+    assert capsys.readouterr().out.rstrip().endswith("top 6: 0.666667")

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         true_classes = [class_in(path, labels) for path in paths]
         if not any(each is not None for each in true_classes):
             raise InputError(f"{arguments.list}: no path contains a label. See --labels")
-        accuracy, failures = TopKAccuracy(arguments.top_k), 0
+        accuracy, failures, left_out = TopKAccuracy(arguments.top_k), 0, 0
         leaves = detector.leaves
         outcomes: Iterator[Any] = detector.stream(
             paths, on_error="yield", expand=False, workers=arguments.workers
@@ -76,6 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
                 reason = str(outcome) if true_class is not None else f"{path}: contains no label"
                 print_stderr(f"Error: {reason}")
                 entry: dict[str, object] = {"path": path, "error": reason}
+                if true_class is not None and outcome.result is not None:
+                    accuracy.add_missed()  # it was read, but the network overflows
+                else:
+                    left_out += 1
             else:
                 # as in darknet only the leaves of a class tree count
                 accuracy.add(np.where(leaves, outcome.probabilities, 0), true_class)
@@ -95,6 +99,6 @@ def run(arguments: argparse.Namespace) -> int:
     if document is None or not document.is_stdout:
         shares = ", ".join(f"{name} {scores[name]:.4f}" for name in scores if name != "pictures")
         print(f"{arguments.list}: {accuracy.pictures} pictures, {shares}")
-    if failures:
-        print_stderr(f"{failures} of {len(paths)} pictures are left out")
+    if left_out:
+        print_stderr(f"{left_out} of {len(paths)} pictures are left out")
     return FAILED if failures else 0

@@ -34,6 +34,10 @@ class TopKAccuracy:
         self.first += best[0] == true_class
         self.among_top += true_class in best[: self.top]
 
+    def add_missed(self) -> None:
+        """Count a picture for which the network gave no classes."""
+        self.pictures += 1
+
     def to_dict(self) -> dict[str, float]:
         pictures = max(self.pictures, 1)
         return {

@@ -22,6 +22,7 @@ MAX_SCORES = 10_000  # per picture, as the cost of suppression grows with the sq
 MAX_COORDINATE = 1e30  # beyond it float32 pixels overflow: exp() of a broken network's width
 
 NO_NUMBERS = "scores: expected numbers, got NaN or infinity. The network's values overflow"
+NO_PROBABILITIES = NO_NUMBERS.replace("scores", "probabilities")
 
 
 def postprocess(

@@ -78,6 +78,8 @@ def valid(arguments: argparse.Namespace, model: Files) -> int:
             if isinstance(found, ImageError):
                 print_stderr(f"Error: {found}")
                 failures += 1
+                if found.result is not None:
+                    accuracy.add_missed()
                 continue
             right = class_in(path, labels)
             accuracy.add(

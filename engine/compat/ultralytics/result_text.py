@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.files.atomic import make_folder, unwritable
-from engine.vision.classification import Classification
+from engine.vision.classification import Classification, Ranked
 from engine.vision.result import Result
 from engine.vision.serialize import TRACK_COLUMN, track_id, yolo_labels
 
@@ -17,8 +17,8 @@ from engine.vision.serialize import TRACK_COLUMN, track_id, yolo_labels
 def sentence(result: Result | Classification) -> str:
     """Return text such as "2 dogs, 1 cat, ", or the best classes, with ultralytics' comma."""
     if isinstance(result, Classification):
-        best = ", ".join(f"{each.label} {each.score:.2f}" for each in result.top(5))
-        return f"{best}, "
+        best = ", ".join(f"{each.label} {each.score:.2f}" for each in _best(result))
+        return f"{best or '(no classes)'}, "
     counts = Counter(sorted(zip(result.class_ids.tolist(), result.labels, strict=True)))
     found = (f"{count} {label}{'s' * (count > 1)}, " for (_, label), count in counts.items())
     return "".join(found) or "(no detections), "
@@ -31,7 +31,7 @@ def summary(
     if isinstance(result, Classification):
         return [
             {"name": each.label, "class": each.class_id, "confidence": round(each.score, decimals)}
-            for each in result.top(5)
+            for each in _best(result)
         ]
     edges = result.xyxyn if normalize else result.xyxy
     return [
@@ -47,6 +47,11 @@ def summary(
         }
         for each, row in zip(result, edges.tolist(), strict=True)
     ]
+
+
+def _best(result: Classification) -> list[Ranked]:
+    """Return the best five classes, or none if the network overflowed."""
+    return result.top(min(5, len(result)))
 
 
 def columns(result: Result | Classification) -> tuple[str, ...]:
@@ -76,7 +81,7 @@ def as_csv(result: Result | Classification, normalize: bool, decimals: int) -> s
 def append_labels(result: Result | Classification, path: str | Path, *, conf: bool) -> None:
     """Append a line for each box or each of the best five classes; without any make no file."""
     if isinstance(result, Classification):
-        lines = "".join(f"{each.score:.2f} {each.label}\n" for each in result.top(5))
+        lines = "".join(f"{each.score:.2f} {each.label}\n" for each in _best(result))
     else:
         lines = yolo_labels(result, conf=conf, ids=True)
     if not lines:

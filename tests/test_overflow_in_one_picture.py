@@ -100,7 +100,8 @@ def test_evaluate_counts_its_objects_as_missed(model, pictures, tmp_path, capsys
     assert "left out" not in done.err
     document = json.loads(out.read_text())
     assert (document["pictures"], document["counts"]["objects"]) == (5, 5)
-    assert len(document["unreadable"]) == 1
+    assert document["unreadable"] == []
+    assert document["overflowing"] == [f"{pictures[2]}: {REASON}"]
 
 
 @pytest.mark.parametrize("command", ["valid", "map", "recall"])

@@ -163,7 +163,8 @@ def run(arguments: argparse.Namespace) -> int:
         problems = {
             "unlabelled": truth.unlabelled,
             "label_problems": truth.problems,
-            "unreadable": failures,
+            "unreadable": [str(each) for each in failures if each.result is None],
+            "overflowing": [str(each) for each in failures if each.result is not None],
         }
         best = best_threshold(report)
         best_f1 = None if best is None else {"f1": best[1], "threshold": best[0]}
@@ -282,8 +283,8 @@ def _protect_inputs(truth: GroundTruth, document: JsonReport | None, curves: Pat
 
 def _examples_from_detector(
     detector: Detector, truth: GroundTruth, method: str
-) -> tuple[list[Example], list[str]]:
-    """Run the detector; also return the errors of pictures that could not be read."""
+) -> tuple[list[Example], list[ImageError]]:
+    """Run the detector; also return the errors of pictures, some of which have a result."""
     from engine.evaluate import darknet
     from engine.evaluate.examples import Detections, Example
     from engine.evaluate.ground_truth import size_problem
@@ -299,7 +300,7 @@ def _examples_from_detector(
     )
     for entry, result in zip(truth.entries, results, strict=True):
         if isinstance(result, ImageError):
-            failures.append(str(result))
+            failures.append(result)
             if result.result is None:
                 continue
             result = result.result  # its objects count as missed
@@ -344,7 +345,7 @@ def _labelled(source: str, names: Sequence[str]) -> GroundTruth:
 
 def _examples_from_file(
     arguments: argparse.Namespace, truth: GroundTruth
-) -> tuple[list[Example], list[str]]:
+) -> tuple[list[Example], list[ImageError]]:
     """Read a results file; a picture is read only if its size is not known."""
     from engine.evaluate.coco_files import read_results
     from engine.evaluate.examples import Detections, Example
@@ -360,7 +361,7 @@ def _examples_from_file(
                     or read(entry.path, orient=not arguments.no_exif, decoder=decoder).size
                 )
             except ImageError as error:
-                failures.append(str(error))
+                failures.append(error)
                 continue
             found = detections.get(entry.image_id) or Detections.of([], [], [])
             examples.append(Example(entry.image_id, size, entry.objects(size), found, entry.path))
@@ -397,12 +398,12 @@ def _new_folder(arguments: argparse.Namespace, option: str) -> Path | None:
     return folder
 
 
-def _print_problems(truth: GroundTruth, failures: Sequence[str], *, left_out: int) -> None:
+def _print_problems(truth: GroundTruth, failures: Sequence[ImageError], *, left_out: int) -> None:
     from engine.evaluate.ground_truth import shortened
 
     for line in truth.warnings():
         print_stderr(f"Warning: {line}")
-    for line in shortened(failures):
+    for line in shortened(list(map(str, failures))):
         print_stderr(f"Error: {line}")
     if left_out:
         count = f"{left_out} of {len(truth.entries)}"

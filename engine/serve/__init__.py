@@ -19,7 +19,7 @@
     server_limits.py    what requests may cost; memory_budget.py counts bytes
                         (pictures are decoded by the processes of vision/decode_pool.py)
     allocator.py        settings of the C library
-    rejection.py        the errors that become a status code; lingering_close.py ends a connection
+    rejection.py        the errors that become a status code
     early_refusal.py    refusals of a full server, before the application is asked
     server.py           socket, signals and shutdown; protocol.py limits connections and heads
     metrics.py          Prometheus metrics

@@ -23,7 +23,6 @@ from engine.serve.access import Access, AccessLog, Cors, RequireToken
 from engine.serve.darknet_ports import DarknetPorts
 from engine.serve.host import CheckHost
 from engine.serve.inference import InferenceEndpoint, PictureEndpoint
-from engine.serve.lingering_close import LingeringClose
 from engine.serve.live import LiveSource
 from engine.serve.metrics import Metrics
 from engine.serve.rejection import ClientDisconnectedError, RejectedError
@@ -108,8 +107,7 @@ def make(
 
 
 def _middleware(access: Access, access_log: AccessLog | None) -> list[Middleware]:
-    found = [Middleware(LingeringClose), Middleware(_RequestRecords, access_log)]
-    found.append(Middleware(CheckHost, access.hosts))
+    found = [Middleware(_RequestRecords, access_log), Middleware(CheckHost, access.hosts)]
     if access.cors:  # before the token, because a preflight request carries none
         found.append(
             Middleware(

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from httptools import HttpParserUpgrade, HttpRequestParser
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from engine.serve import lingering_close
 from engine.serve.quiet_transport import QuietTransport
 from engine.serve.rejection import spread_seconds
 from engine.serve.server_limits import ServerLimits
 
 STREAM = "engine.stream"  # the key of a scope whose response has no end of its own
 _MAX_HEAD_BYTES = 1 << 16  # also bounds trailers and chunk headers
-_MAX_PIPELINED = 16
+_MAX_PIPELINED = 16  # requests in line; no more input is parsed until one of them is answered
+_PIECE_BYTES = 1 << 12  # parsed at once, so that few requests are added to those in line
+_MAX_DISCARDED_BYTES = 64 << 20  # after the last response, so that closing does not destroy it
+_MAX_SECONDS_TO_DISCARD = 10.0
+_SECONDS_TO_DISCARD = 2.0  # without input from the client
 _RESERVED = 32  # connections beyond the limit, for checks of health only
 _SECONDS_IN_RESERVE = 2.0
 _SECONDS_TO_PROBE = 0.2  # whether a client that sends no more has left; doubled each time
@@ -30,27 +37,38 @@ _HEAD_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _CLOSE
 class LimitedProtocol(HttpToolsProtocol):
     """An HTTP connection with limits on its head, its pipelined requests and its idle time.
 
-    It also limits the number of connections and the time a client takes to read a response. Uvicorn
-    closes a connection that is silent after a response, but not one on which a head, or the rest of
-    a rejected body, arrives byte by byte.
+    Closing a socket with unread input sends a TCP reset, which may destroy the last response before
+    the client reads it. Where input may be unread, it is discarded for a while first.
+
+    The protocol also limits the number of connections and the time a client takes to read a
+    response. Uvicorn closes a connection that is silent after a response, but not one on which a
+    head, or the rest of a rejected body, arrives byte by byte.
     """
 
     def __init__(self, limits: ServerLimits, **options: Any) -> None:
         super().__init__(**options)
         self.parser: Any = _UpgradeIgnoringParser(self)
+        self.flow: Any = None  # until there is a connection
         self._limits = limits
+        self._application = self.app
+        self.app = self._respond
         self._running: Any = None  # the request being answered; `cycle` is the last one received
         self._idle_timer: asyncio.TimerHandle | None = None  # runs while no request is in progress
         self._response_timer: asyncio.TimerHandle | None = None  # runs while writing is paused
         self._probe_timer: asyncio.TimerHandle | None = None  # runs while a client sends no more
+        self._held = memoryview(b"")  # received, but not parsed yet
+        self._refuse_rest: Callable[[], None] | None = None  # due after the responses in line
         self._unparsed = 0  # bytes received since the last complete head or piece of a body
         self._reserved_at = 0.0
         self._is_reserved = False  # beyond the limit of connections: only health is answered
         self._is_discarding = False  # what the client sends after its last response
         self._discarded = 0
+        self._discards_until = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast(asyncio.Transport, QuietTransport(transport)))
+        quiet = QuietTransport(transport, self._close_gently_if_input_is_unread)
+        super().connection_made(cast(asyncio.Transport, quiet))
+        self.flow = _HoldingFlow(self.transport)
         if self._is_over_limit():
             self._enter_reserve()
         else:
@@ -58,24 +76,57 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_discarding:
-            self._discarded += len(data)
-            if self._discarded > lingering_close.MAX_BYTES:
-                self.transport.close()
+            self._discard(len(data))
             return
-        self._unparsed += len(data)
-        super().data_received(data)
-        if self._unparsed > _MAX_HEAD_BYTES or len(self.pipeline) > _MAX_PIPELINED:
-            self._close_over_limit()
+        self._held = memoryview(bytes(self._held) + data)
+        self._parse_held()
+
+    def _parse_held(self) -> None:
+        """Parse what was received, until many requests wait in line; the rest waits for them.
+
+        The socket is not read meanwhile, so a client that sends more has to wait, too.
+        """
+        self.flow.is_holding = False
+        self.flow.resume_reading()
+        while self._held and len(self.pipeline) < _MAX_PIPELINED and not self._is_input_over:
+            piece, self._held = self._held[:_PIECE_BYTES], self._held[_PIECE_BYTES:]
+            self._unparsed += len(piece)
+            super().data_received(cast(bytes, piece))
+            if self._unparsed > _MAX_HEAD_BYTES and not self._is_input_over:
+                self._refuse_in_line(self._close_over_limit)
+        if self._held or self._refuse_rest:
+            self.flow.is_holding = True
+            self.flow.pause_reading()
         if self._is_responding and not self._is_discarding:
             self._stop_idle_timer()
         elif self._idle_timer is None:
             self._start_idle_timer()
+
+    @property
+    def _is_input_over(self) -> bool:
+        return bool(self._is_discarding or self._refuse_rest or self.transport.is_closing())
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse_in_line(partial(super().send_400_response, msg))
+
+    def _refuse_in_line(self, refuse: Callable[[], None]) -> None:
+        """Call `refuse`, which ends the connection, after the responses to earlier requests."""
+        if self.pipeline and self.cycle.more_body:  # the refused input belongs to this request
+            self.pipeline.popleft()
+            self.cycle = self.pipeline[0][0] if self.pipeline else self._running
+        if self._is_responding and not self.cycle.more_body:
+            self._refuse_rest = refuse
+        else:
+            self._held = memoryview(b"")
+            refuse()
 
     def on_headers_complete(self) -> None:
         self._unparsed = 0
         if self._is_reserved and self.url.partition(b"?")[0] not in _HEALTH_PATHS:
             self._refuse_connection()
         if not (self.parser.has_upgrade_offer or self._is_discarding):
+            if self.parser.get_http_version() == "1.0":  # which has no interim responses
+                self.expect_100_continue = False
             waiting = len(self.pipeline)
             super().on_headers_complete()
             if len(self.pipeline) == waiting:
@@ -84,6 +135,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if not (self.parser.has_upgrade_offer or self._is_discarding):
             super().on_message_complete()
+            self.cycle.waiting_for_100_continue = False
 
     @property
     def head_without_upgrade(self) -> bytes:
@@ -101,6 +153,21 @@ class LimitedProtocol(HttpToolsProtocol):
         self._unparsed = 0
         if not self._is_discarding:
             super().on_body(body)
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the application, and end its response as the client expects it."""
+        cycle = self._running
+
+        async def send_framed(message: Message) -> None:
+            if cycle.waiting_for_100_continue and message["type"] == "http.response.start":
+                cycle.keep_alive = False  # a client may or may not send the body now
+            if STREAM in scope and scope["http_version"] == "1.0":
+                # Uvicorn would send chunks. Here the end of the connection is that of the body.
+                cycle.chunked_encoding = False
+                cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await self._application(scope, receive, send_framed)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -130,9 +197,15 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         if not self.flow.write_paused:
             self._response_timer = _cancelled(self._response_timer)
+        if self._is_discarding:
+            return
         if self.pipeline:
             self._running = self.pipeline[-1][0]
         super().on_response_complete()
+        if self._refuse_rest and not self._is_responding:
+            self._refuse_rest()
+        elif self._held:
+            self._parse_held()
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Keep the connection of a client that has ended its own side after a whole request.
@@ -159,6 +232,10 @@ class LimitedProtocol(HttpToolsProtocol):
         if not (self.pipeline or self.cycle.response_started):
             self.transport.write(_CONTINUE)
         self._probe_later(next_seconds)
+
+    def shutdown(self) -> None:
+        if not self._is_discarding:
+            super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_idle_timer()
@@ -219,6 +296,17 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.write(_TOO_MANY_CONNECTIONS % spread_seconds(1))
         self._close_gently()
 
+    def _close_gently_if_input_is_unread(self) -> bool:
+        """Begin to close gently after a response to which more input followed, and return whether.
+
+        Input that is refused with nothing before it is cut off.
+        """
+        last = self._running
+        has_answered = last is not None and last.response_complete
+        if self._refuse_rest or (has_answered and (last.more_body or self._held)):
+            self._close_gently()
+        return self._is_discarding
+
     def _close_gently(self) -> None:
         """Let the client read the last response, and discard what it sends meanwhile."""
         self._stop_idle_timer()
@@ -226,8 +314,22 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         self._is_discarding = True
         self.transport.write_eof()
-        seconds = lingering_close.PAUSE_SECONDS
-        self._idle_timer = self.loop.call_later(seconds, self.transport.close)
+        self._held = memoryview(b"")
+        self.flow.is_holding = False
+        self.flow.resume_reading()
+        most = _SECONDS_TO_DISCARD if self._is_reserved else _MAX_SECONDS_TO_DISCARD
+        self._discards_until = self.loop.time() + most
+        self._discard(0)
+
+    def _discard(self, count: int) -> None:
+        """Count bytes that were discarded, and close the connection when the client pauses."""
+        self._stop_idle_timer()
+        self._discarded += count
+        if self._discarded > _MAX_DISCARDED_BYTES:
+            self.transport.close()
+            return
+        end = min(self.loop.time() + _SECONDS_TO_DISCARD, self._discards_until)
+        self._idle_timer = self.loop.call_at(end, self.transport.close)
 
     def _close_over_limit(self) -> None:
         if not self._is_responding:
@@ -240,6 +342,19 @@ class LimitedProtocol(HttpToolsProtocol):
     def _start_idle_timer(self) -> None:
         seconds = self._limits.idle_seconds
         self._idle_timer = self.loop.call_later(seconds, self.transport.close)
+
+
+class _HoldingFlow(FlowControl):
+    """Flow control that does not resume reading while the protocol holds input.
+
+    Uvicorn resumes it for each response and each part of a body.
+    """
+
+    is_holding = False
+
+    def resume_reading(self) -> None:
+        if not self.is_holding:
+            super().resume_reading()
 
 
 class _UpgradeIgnoringParser:
@@ -258,8 +373,7 @@ class _UpgradeIgnoringParser:
         return self._parser.should_upgrade() and self._parser.get_method() != b"CONNECT"
 
     def feed_data(self, data: bytes) -> None:
-        # Each pass consumes one offer; the protocol closes the connection above the limit.
-        while len(self._protocol.pipeline) <= _MAX_PIPELINED:
+        while True:  # each pass consumes one offer
             try:
                 self._parser.feed_data(data)
             except HttpParserUpgrade as offer:

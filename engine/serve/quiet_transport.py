@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 
@@ -12,15 +13,23 @@ class QuietTransport:
     A client may close its connection at any moment. Asyncio then drops what is written, but uvloop
     raises RuntimeError, and uvicorn writes to such transports: it reports a lost connection only
     to the last of several pipelined requests.
+
+    `close_gently` is called before the transport is closed, and returns whether it has written the
+    end and will close the transport again later.
     """
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, close_gently: Callable[[], bool]) -> None:
         self._transport = transport
+        self._close_gently = close_gently
         self._has_ended = False
 
     def write(self, data: bytes) -> None:
         if not (self._has_ended or self._transport.is_closing()):
             self._transport.write(data)
+
+    def close(self) -> None:
+        if self._has_ended or not self._close_gently():
+            self._transport.close()
 
     def write_eof(self) -> None:
         if not (self._has_ended or self._transport.is_closing()):

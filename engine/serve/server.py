@@ -163,7 +163,7 @@ class Server(uvicorn.Server):
             path.startswith(b"/v2/models/") and path.endswith(b"/infer")
         )
         if service is None or not is_of_picture or service.is_draining:
-            return None  # the application refuses at the end, with a lingering close
+            return None  # the application refuses at the end, and the connection is closed gently
         if refusal := service.body_refusal(client):
             name = path.decode() if path in _PICTURE_PATHS else "/v2/models"
             service.metrics.add_request(name, refusal.status, 0.0)

@@ -11,6 +11,8 @@ from tests.serve.running import serving, until
 from tests.serve.test_limits import answer_in, plugged
 from tests.serve.test_refusals import full
 
+from engine.serve.access import Access  # isort: skip - `running` skips this without the extra
+
 _BODY = 10 << 20
 _HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n"
 
@@ -41,10 +43,69 @@ def test_refusal_for_lack_of_memory_arrives(detector):
         memory.release("192.0.2.2", memory.largest // 2)
 
 
-def test_refusal_by_the_application_arrives(detector):
+@pytest.mark.parametrize("field", [b"Connection: close\r\n", b"Expect: 100-continue\r\n"])
+def test_refusal_by_the_application_arrives(detector, field):
     with serving(detector) as server:
-        assert [last_answer(server, b"/nothing") for _ in range(5)] == [404] * 5
-        assert last_answer(server, b"/detect?threshold=9") == 400
+        assert [last_answer(server, b"/nothing", field) for _ in range(5)] == [404] * 5
+        assert last_answer(server, b"/detect?threshold=9", field) == 400
+
+
+@pytest.mark.parametrize("body", [b"Content-Length: 2000", b"Transfer-Encoding: chunked"])
+@pytest.mark.parametrize(
+    ("line", "field", "status"),
+    [
+        (b"POST /detect", b"Content-Encoding: gzip", 415),
+        (b"POST /detect", b"Authorization: Bearer x", 401),
+        (b"POST /detect", b"Host: example.org", 400),
+        (b"POST /detect?threshold=9", b"", 400),
+        (b"PUT /detect", b"", 405),
+        (b"POST /nothing", b"", 404),
+        (b"GET /healthz", b"", 200),
+    ],
+)
+def test_answer_instead_of_100_continue_ends_the_connection(detector, line, field, status, body):
+    fields = [b"Host: localhost", b"Expect: 100-continue", body, field]
+    if not field.startswith(b"Authorization"):
+        fields.append(b"Authorization: Bearer word")
+    head = line + b" HTTP/1.1\r\n" + b"".join(each + b"\r\n" for each in fields if each)
+    with serving(detector, access=Access("word")) as server, plugged(server) as (plug, lines):
+        start = time.perf_counter()
+        plug.sendall(head + b"\r\n")
+        found, headers, _ = answer_in(lines)
+        assert (found, headers["connection"]) == (status, "close")
+        assert lines.read() == b""
+        assert time.perf_counter() - start < 1.5  # no time is lost waiting for the body
+
+
+def test_answer_of_a_full_server_to_a_page_ends_the_connection(detector):
+    head = b"POST /detect HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n"
+    with serving(detector) as server, full(server), plugged(server) as (plug, lines):
+        plug.sendall(head + b"Expect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        status, headers, _ = answer_in(lines)
+        assert (status, headers["connection"]) == (503, "close")
+        assert lines.read() == b""
+
+
+def test_accepted_upload_is_continued_and_the_connection_stays(server, pictures):
+    head = _HEAD % (b"/detect", b"Expect: 100-continue\r\n", len(pictures[0]))
+    with plugged(server) as (plug, lines):
+        for _ in range(3):
+            plug.sendall(head)
+            assert lines.readline() == b"HTTP/1.1 100 Continue\r\n"
+            assert lines.readline() == b"\r\n"
+            plug.sendall(pictures[0])
+            assert answer_in(lines)[0] == 200
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+def test_nothing_is_continued_that_has_no_body_or_no_interim_responses(server, version):
+    """HTTP/1.0 has no interim responses, and a body that is complete needs none."""
+    length = 4 if version == b"1.0" else 0
+    head = b"POST /detect HTTP/%s\r\nHost: localhost\r\nExpect: 100-continue\r\n" % version
+    with plugged(server) as (plug, lines):
+        plug.sendall(head + b"Content-Length: %d\r\n\r\n" % length + bytes(length))
+        status, headers, _ = answer_in(lines)
+        assert (status, headers.get("connection") == "close") == (422, version == b"1.0")
 
 
 def test_refusal_of_a_connection_arrives(detector):

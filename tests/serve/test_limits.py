@@ -243,43 +243,42 @@ def test_long_header_is_refused(detector):
 
 
 @pytest.mark.parametrize("offer", [b"", b"Connection: upgrade\r\nUpgrade: h2c\r\n"])
-def test_pipelined_requests_beyond_the_limit_are_cut_off(detector, pictures, offer):
-    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + offer + b"\r\n"
+def test_all_pipelined_requests_are_answered_in_order(detector, pictures, offer):
+    head = b"GET /p%d HTTP/1.1\r\nHost: localhost\r\n" + offer + b"\r\n"
+    picture = HEAD + offer + b"Content-Length: %d\r\n\r\n" % len(pictures[0]) + pictures[0]
     with serving(detector) as server:
         with plugged(server) as (plug, lines):
-            plug.sendall(request * 10)
-            assert [answer_in(lines)[0] for _ in range(10)] == [200] * 10
-        with plugged(server) as (plug, lines):
-            plug.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(pictures[0]) + pictures[0])
-            with pytest.raises(ConnectionError):  # noqa: PT012 - any of them
-                for _ in range(1000):
-                    plug.sendall(request * 100)
-                    time.sleep(0.01)
+            plug.sendall(b"".join(picture + head % number for number in range(500)))
+            plug.shutdown(socket.SHUT_WR)
+            for number in range(500):
+                assert answer_in(lines)[0] == 200
+                status, _, content = answer_in(lines)
+                assert status == 404
+                assert json.loads(content)["error"].startswith(f"/p{number}: ")
+            assert lines.read() == b""
         until(server.holds_nothing)
-        assert server.post("/detect", pictures[0]).status == 200
 
 
-def test_parser_reads_at_most_the_allowed_pipelined_requests():
-    from engine.serve.protocol import (  # imported here because it needs the extra
-        _MAX_PIPELINED,
-        _UpgradeIgnoringParser,
-    )
+def test_pipelined_requests_are_not_read_while_earlier_ones_wait(detector):
+    requests = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500_000  # 18 MB
+    with serving(detector) as server, server.plug(1) as plug:  # the client never reads
+        with pytest.raises(TimeoutError):
+            plug.sendall(requests)
+        (connection,) = server.server.server_state.connections
+        assert len(connection.pipeline) < 200
+        assert server.get("/healthz").status == 200
 
-    class Waiting:
-        head_without_upgrade = b"GET / HTTP/1.1\r\n\r\n"
 
-        def __init__(self):
-            self.pipeline = []
-            self.parser = _UpgradeIgnoringParser(self)
-
-        def on_headers_complete(self):
-            if not self.parser.has_upgrade_offer:
-                self.pipeline.append("request")
-
-    waiting = Waiting()
-    offer = b"GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
-    waiting.parser.feed_data(offer * 5000)
-    assert len(waiting.pipeline) == _MAX_PIPELINED + 1
+@pytest.mark.parametrize(
+    ("rest", "status"),
+    [(b"\x16\x03\x01\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nX: " + b"y" * (1 << 17), 431)],
+)
+def test_input_that_is_refused_leaves_the_answers_before_it(detector, pictures, rest, status):
+    picture = HEAD + b"Content-Length: %d\r\n\r\n" % len(pictures[0]) + pictures[0]
+    with serving(detector) as server, plugged(server) as (plug, lines):
+        plug.sendall(picture * 3 + rest)
+        assert [answer_in(lines)[0] for _ in range(4)] == [200, 200, 200, status]
+        until(server.holds_nothing)
 
 
 def test_header_timeout_restarts_with_each_request(detector, pictures):

@@ -122,6 +122,17 @@ def test_what_crosses_lines_and_is_in_zones_is_counted(live, monkeypatch):
     assert [each.partition(":")[0] for each in captions] == ["middle", "all"]
 
 
+def test_a_stream_to_a_client_of_http_1_0_ends_with_its_connection(live):
+    with live.plug() as client, client.makefile("rb") as lines:
+        client.sendall(b"GET /sources/1/jsonl HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        head = b"".join(iter(lines.readline, b"\r\n")).lower()
+        assert b"connection: close\r\n" in head
+        assert b"transfer-encoding" not in head
+        for _ in range(3):
+            assert json.loads(lines.readline())["source"] == 1
+    until(lambda: sources_of(live)[1]["clients"] == 0)
+
+
 def test_pictures_are_parts_that_a_browser_shows(live):
     with following(live, "/sources/0/mjpeg") as answer:
         assert answer.headers["Content-Type"] == "multipart/x-mixed-replace; boundary=frame"

@@ -19,7 +19,7 @@ from engine.serve.server_limits import ServerLimits
 STREAM = "engine.stream"  # the key of a scope whose response has no end of its own
 _MAX_HEAD_BYTES = 1 << 16  # also bounds trailers and chunk headers
 _MAX_PIPELINED = 16  # requests in line; no more input is parsed until one of them is answered
-_PIECE_BYTES = 1 << 12  # parsed at once, so that few requests are added to those in line
+_PIECE_BYTES = 1 << 13  # parsed at once, so that few requests are added to those in line
 _MAX_DISCARDED_BYTES = 64 << 20  # after the last response, so that closing does not destroy it
 _MAX_SECONDS_TO_DISCARD = 10.0
 _SECONDS_TO_DISCARD = 2.0  # without input from the client
@@ -111,14 +111,18 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _refuse_in_line(self, refuse: Callable[[], None]) -> None:
         """Call `refuse`, which ends the connection, after the responses to earlier requests."""
-        if self.pipeline and self.cycle.more_body:  # the refused input belongs to this request
-            self.pipeline.popleft()
-            self.cycle = self.pipeline[0][0] if self.pipeline else self._running
+        self._drop_incomplete()
         if self._is_responding and not self.cycle.more_body:
             self._refuse_rest = refuse
         else:
             self._held = memoryview(b"")
             refuse()
+
+    def _drop_incomplete(self) -> None:
+        """Drop the last request in line if the rest of it will not come."""
+        if self.pipeline and self.cycle.more_body:
+            self.pipeline.popleft()
+            self.cycle = self.pipeline[0][0] if self.pipeline else self._running
 
     def on_headers_complete(self) -> None:
         self._unparsed = 0
@@ -213,6 +217,7 @@ class LimitedProtocol(HttpToolsProtocol):
         A client that has left looks the same until something is sent to it, so it is sent interim
         responses, which HTTP/1.0 does not have.
         """
+        self._drop_incomplete()
         if not self._is_responding or self.cycle.more_body or self._is_discarding:
             return None
         if self.is_streaming or self.cycle.scope["http_version"] != "1.1":

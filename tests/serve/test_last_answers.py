@@ -1,5 +1,6 @@
 """The last answer on a connection reaches its client, and health is answered when all are taken."""
 
+import signal
 import socket
 import struct
 import time
@@ -108,6 +109,21 @@ def test_nothing_is_continued_that_has_no_body_or_no_interim_responses(server, v
         assert (status, headers.get("connection") == "close") == (422, version == b"1.0")
 
 
+def test_refusal_arrives_though_the_server_shuts_down(detector):
+    with serving(detector) as server:
+        connections = server.server.server_state.connections
+        with plugged(server) as (plug, lines), lines:
+            plug.sendall(_HEAD % (b"/nothing", b"Connection: close\r\n", _BODY))
+            until(lambda: any(each._is_discarding for each in connections))
+            server.server.handle_exit(signal.SIGTERM, None)
+            until(lambda: server.server.should_exit)
+            for _ in range(10):
+                plug.sendall(bytes(_BODY // 10))
+                time.sleep(0.05)
+            assert answer_in(lines)[0] == 404
+        until(lambda: not connections)
+
+
 def test_refusal_of_a_connection_arrives(detector):
     with serving(detector, connections=2) as server:
         others = [server.plug() for _ in range(2)]
@@ -154,6 +170,19 @@ def test_client_that_ends_its_side_after_the_body_is_answered(detector, pictures
         answers = [answer_in(lines) for _ in range(count)]
         assert [status for status, _, _ in answers] == [200] * count
         assert answers[-1][1]["connection"] == "close"
+        assert lines.read() == b""
+        until(server.holds_nothing)
+
+
+@pytest.mark.parametrize("rest", [b"GET / HT", _HEAD % (b"/detect", b"", 9) + b"part"])
+def test_client_that_ends_its_side_within_a_request_gets_the_answers_before(
+    detector, pictures, rest
+):
+    request = _HEAD % (b"/detect", b"", len(pictures[0])) + pictures[0]
+    with serving(detector) as server, plugged(server) as (plug, lines):
+        plug.sendall(request * 3 + rest)
+        plug.shutdown(socket.SHUT_WR)
+        assert [answer_in(lines)[0] for _ in range(3)] == [200] * 3
         assert lines.read() == b""
         until(server.holds_nothing)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, cast
 
@@ -163,8 +163,10 @@ class LimitedProtocol(HttpToolsProtocol):
         cycle = self._running
 
         async def send_framed(message: Message) -> None:
-            if cycle.waiting_for_100_continue and message["type"] == "http.response.start":
-                cycle.keep_alive = False  # a client may or may not send the body now
+            # Without "100 Continue" the client may or may not send the body.
+            is_last = cycle.waiting_for_100_continue or not cycle.keep_alive
+            if is_last and message["type"] == "http.response.start":  # uvicorn 0.34 leaves it out
+                message = {**message, "headers": _with_close(message.get("headers", ()))}
             if STREAM in scope and scope["http_version"] == "1.0":
                 # Uvicorn would send chunks. Here the end of the connection is that of the body.
                 cycle.chunked_encoding = False
@@ -391,6 +393,11 @@ class _UpgradeIgnoringParser:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._parser, name)
+
+
+def _with_close(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    others = ((name, value) for name, value in headers if name.lower() != b"connection")
+    return [*others, (b"connection", b"close")]
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

@@ -78,6 +78,8 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_discarding:
             self._discard(len(data))
             return
+        if self.is_streaming:  # nothing that follows can be answered, but reading shows who leaves
+            return
         self._held = memoryview(bytes(self._held) + data)
         self._parse_held()
 
@@ -163,6 +165,9 @@ class LimitedProtocol(HttpToolsProtocol):
         cycle = self._running
 
         async def send_framed(message: Message) -> None:
+            if STREAM in scope and message["type"] == "http.response.start":
+                cycle.keep_alive = False
+                self._drop_held()
             # Without "100 Continue" the client may or may not send the body.
             is_last = cycle.waiting_for_100_continue or not cycle.keep_alive
             if is_last and message["type"] == "http.response.start":  # uvicorn 0.34 leaves it out
@@ -174,6 +179,12 @@ class LimitedProtocol(HttpToolsProtocol):
             await send(message)
 
         await self._application(scope, receive, send_framed)
+
+    def _drop_held(self) -> None:
+        self._held = memoryview(b"")
+        self._refuse_rest = None
+        self.flow.is_holding = False
+        self.flow.resume_reading()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -310,7 +321,10 @@ class LimitedProtocol(HttpToolsProtocol):
         """
         last = self._running
         has_answered = last is not None and last.response_complete
-        if self._refuse_rest or (has_answered and (last.more_body or self._held)):
+        follows = has_answered and (
+            last.more_body or self.cycle.more_body or self.pipeline or self._held
+        )
+        if self._refuse_rest or follows:
             self._close_gently()
         return self._is_discarding
 
@@ -321,9 +335,7 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         self._is_discarding = True
         self.transport.write_eof()
-        self._held = memoryview(b"")
-        self.flow.is_holding = False
-        self.flow.resume_reading()
+        self._drop_held()
         most = _SECONDS_TO_DISCARD if self._is_reserved else _MAX_SECONDS_TO_DISCARD
         self._discards_until = self.loop.time() + most
         self._discard(0)

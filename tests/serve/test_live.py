@@ -174,6 +174,23 @@ def test_a_client_that_leaves_with_a_request_in_line_gives_its_place_back(live):
     until(lambda: sources_of(live)[0]["clients"] == 0)
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [b"\0garbage\r\n\r\n", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500],
+    ids=["garbage", "many requests"],
+)
+@pytest.mark.parametrize("pause", [0, 0.2])
+def test_a_client_of_a_lost_source_is_missed_whatever_it_has_sent(live, rest, pause):
+    """Nothing is written to it that would fail, so the server has to keep reading."""
+    with live.plug() as client:
+        client.sendall(b"GET /sources/2/jsonl HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        time.sleep(pause)
+        client.sendall(rest)
+        assert client.recv(12) == b"HTTP/1.1 200"
+        until(lambda: sources_of(live)[2]["clients"] == 1)
+    until(lambda: sources_of(live)[2]["clients"] == 0)
+
+
 @pytest.mark.slow
 def test_a_client_that_does_not_read_delays_nobody(live, pictures):
     with live.plug() as lazy:

@@ -167,6 +167,16 @@ def test_hiding_hides_all_of_the_picture(model, way):
         assert pickle.loads(pickle.dumps(result)).picture is not None
 
 
+def test_no_class_to_hide_hides_nothing(model):
+    with engine.load(model.cfg, model.weights, model.names, device="cpu") as detector:
+        striped = picture(is_bright=False)
+        striped[:, ::2] = 255
+        (error,) = detector.stream([striped], on_error="yield")
+    result = error.result.hide(striped, blur=[])
+    assert np.array_equal(result.picture.pixels, striped)
+    assert not result.hidden
+
+
 NO_PROBABILITIES = f"probabilities{REASON.removeprefix('scores')}"
 
 

@@ -48,6 +48,11 @@ def hidden_classes(
     return frozenset(ids)
 
 
+def hides_any(classes: Collection[int]) -> bool:
+    """Return whether there is a class to hide; all of them are not counted."""
+    return bool(classes) or isinstance(classes, _Every)
+
+
 def refuse_missed(
     option: str,
     hidden: Collection[int],

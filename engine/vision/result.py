@@ -515,7 +515,7 @@ class Result:
 
         If the network overflowed, the objects may be anywhere, and all of the picture is hidden.
         """
-        from engine.vision.hide import WAYS, hidden_classes, hide
+        from engine.vision.hide import WAYS, hidden_classes, hide, hides_any
 
         if blur is None and pixelate is None and not self.hidden:
             raise InputError("hide: expected classes for blur= or pixelate=, got none")
@@ -525,7 +525,7 @@ class Result:
             chosen = hidden_classes(way, classes, self.names)
             if classes is not None:
                 self._refuse_unknown(way, chosen)
-            if self.is_unknown and classes is not None:
+            if self.is_unknown and hides_any(chosen):
                 hide(image, [Box(0, 0, *image.size)], way)
                 hidden.update(range(max(1, self._class_count)))
                 continue

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.arguments import as_array
-from engine.compat.ultralytics.boxes import Boxes
+from engine.compat.ultralytics.boxes import Boxes, rows_of
 from engine.errors import InputError
 from engine.vision.classification import Classification
 from engine.vision.result import Result
@@ -20,19 +20,29 @@ def with_boxes(result: Result | Classification, boxes: Boxes | None) -> Result:
     """Return the result of the same picture with these boxes, or with none."""
     boxes = Boxes(np.empty((0, 6)), result.size[::-1]) if boxes is None else boxes
     if isinstance(result, Result):
-        return replace(with_changes(result, boxes), codes=None, others=None)
+        return replace(result, **_columns(result.size, boxes), codes=None, others=None)
     return Result(**_common(result), **_columns(result.size, boxes))
 
 
 def with_changes(result: Result, boxes: Boxes) -> Result:
-    """Return the result with these values of its boxes, which are as many as before."""
-    return replace(result, **_columns(result.size, boxes))
+    """Return the result with these values of its boxes, which are as many as before.
+
+    A box that has moved, perhaps to another row, has no code: the text was that of its old place.
+    """
+    codes = result.codes
+    if codes is not None:
+        places = [0, 1, 2, 3, -1]  # edges and class
+        moved = np.any(boxes.data[:, places] != rows_of(result)[:, places], axis=1)
+        codes = tuple(None if each else code for each, code in zip(moved, codes, strict=True))
+    return replace(result, **_columns(result.size, boxes), codes=codes)
 
 
 def _columns(size: tuple[int, int], boxes: Boxes) -> dict[str, Any]:
     boxes = Boxes(boxes.data, boxes.orig_shape)  # a class may have become negative in place
+    first, last = np.hsplit(np.asarray(boxes.xyxy, np.float64), 2)
     return {
-        "xywhn": (np.asarray(boxes.xywh) / np.tile(size, 2)).astype(np.float32),
+        # In float64, or edges that are made of these would not be those that were given.
+        "xywhn": np.hstack([(first + last) / 2, last - first]) / np.tile(size, 2),
         "scores": np.asarray(boxes.conf).copy(),
         "class_ids": np.asarray(boxes.cls.long()),
         "track_ids": np.asarray(boxes.id.long()) if boxes.is_track else None,

@@ -245,10 +245,13 @@ class Results:
         return len(self._result if isinstance(self._result, Result) else self.probs)
 
     def __iter__(self) -> Iterator[Results]:
-        return (self[row] for row in range(len(self)))
+        found = self._boxes_of("an index")
+        return (self._part(found, row) for row in range(len(found)))
 
     def __getitem__(self, which: Any) -> Results:
-        found = self._boxes_of("an index")
+        return self._part(self._boxes_of("an index"), which)
+
+    def _part(self, found: Result, which: Any) -> Results:
         if np.ndim(which) == 0 and not isinstance(which, slice):
             row = range(len(found))[which]
             which = slice(row, row + 1)  # which is a view of the box

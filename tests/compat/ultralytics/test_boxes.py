@@ -1,11 +1,15 @@
 """Boxes have the attributes of ultralytics, as NumPy arrays."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from engine.compat.ultralytics import Boxes, Results
 from engine.compat.ultralytics.boxes import rows_of
 from engine.errors import InputError
+from engine.vision.code import Code
+from engine.vision.image import Picture
 from tests.vision.results import RESULT
 
 BOXES = Boxes(rows_of(RESULT), (50, 100))
@@ -124,3 +128,29 @@ def test_sorting_scores_leaves_the_boxes_in_their_order(result):
     assert np.sort(result.boxes.conf).tolist() == values.tolist()
     assert np.unique(result.boxes.cls).tolist() == [0, 1]
     np.testing.assert_allclose(result.boxes.data, rows_of(RESULT), rtol=1e-6)
+
+
+def test_edges_that_are_set_in_place_come_out_exactly():
+    pixels = np.zeros((2160, 3840, 3), np.uint8)
+    rows = [[21.6, 19.7, 1002.3, 999.9, 0.9, 0], [10.25, 20.5, 1919.3, 800.1, 0.8, 1]]
+    result = Results(pixels, "street.jpg", RESULT.names, np.array(rows, np.float32))
+    before = [each["box"] for each in result.summary()]
+    result.boxes.xyxy[0] = [22, 20, 1002, 1000]
+    first, second = (each["box"] for each in result.summary())
+    assert first == {"x1": 22, "y1": 20, "x2": 1002, "y2": 1000}
+    assert second == before[1]
+
+
+def test_boxes_that_change_places_keep_no_texts_of_others():
+    codes = tuple(Code(text, "QR Code", (), text.encode()) for text in "ABC")
+    result = Results.of(replace(RESULT, codes=codes), Picture(np.zeros((50, 100, 3), np.uint8)))
+    rows = result.boxes.data
+    rows[:2] = rows[1::-1].copy()
+    assert [each and each.text for each in result.result.codes] == [None, None, "C"]
+
+
+def test_a_loop_does_not_look_for_changes_at_each_box(result, monkeypatch):
+    made = []
+    monkeypatch.setattr(Results, "_current", lambda self: made.append(1) or self._result)
+    assert len(list(result)) == 3
+    assert len(made) < 3  # not once for each box

@@ -25,7 +25,7 @@ def with_boxes(result: Result | Classification, boxes: Boxes | None) -> Result:
 
 
 def with_changes(result: Result, boxes: Boxes) -> Result:
-    """Return the result with these values of its boxes, which are as many as before.
+    """Return the result with new values for the same number of boxes.
 
     A box that has moved, perhaps to another row, has no code: the text was that of its old place.
     """

@@ -204,7 +204,7 @@ class Tensor(Values):
     clamp_: Any = _in_place(lambda array, min=None, max=None: array.clip(min, max))
     round_: Any = _in_place(lambda array, *, decimals=0: array.round(decimals))
     zero_: Any = _in_place(np.zeros_like)
-    # Of these, torch converts what it is given to the type of the values.
+    # These two convert what they are given to the type of the values, as in torch.
     copy_: Any = _in_place(lambda array, other: np.asarray(other).astype(array.dtype))
     fill_: Any = copy_
 

@@ -72,14 +72,7 @@ def test_a_cluster_shares_the_sum_over_k(precision: str, split: int) -> None:
 )
 def test_a_cluster_finishes_filters_that_come_in_eights(name: str) -> None:
     op = convolution((136, 9, 8), 88, has_residual=True, last_activation="relu")
-    check(
-        ALGORITHMS[name],
-        op,
-        precision="float16",
-        capability=HOPPER,
-        rows=3,
-        multiprocessors=36,
-    )
+    check(ALGORITHMS[name], op, precision="float16", capability=HOPPER, rows=3)
 
 
 @pytest.mark.parametrize(("split", "times"), [(1, 2), (2, 2), (1, 3)])
@@ -118,14 +111,7 @@ def test_the_cells_of_a_pool_meet_in_shared_memory(
     options: dict[str, Any],
 ) -> None:
     op = convolution(src, filters, is_pooled=True, **{"activation": "leaky", **options})
-    check(
-        ALGORITHMS[name],
-        op,
-        precision="float16",
-        capability=HOPPER,
-        rows=3,
-        multiprocessors=36,
-    )
+    check(ALGORITHMS[name], op, precision="float16", capability=HOPPER, rows=3)
 
 
 @pytest.mark.parametrize("precision", ["tf32", "float32"])
@@ -248,14 +234,8 @@ def test_lines_agree_with_the_definition(
     name: str, src: tuple[int, int, int], filters: int
 ) -> None:
     op = convolution(src, filters, has_residual=True, activation="leaky")
-    check(
-        ALGORITHMS[name],
-        op,
-        precision="float16",
-        capability=HOPPER,
-        rows=3,
-        multiprocessors=36,
-    )
+    options = {"precision": "float16", "capability": HOPPER, "rows": 3}
+    check(ALGORITHMS[name], op, multiprocessors=36, **options)
 
 
 LINE_SHAPES = [(c, 6, w) for c in (16, 32, 128) for w in range(100, 256, 4)]

@@ -1,8 +1,8 @@
 """Split-K for 3x3 windows one pixel apart: lines of the map are loaded once for all nine taps.
 
 At small batches the path from the L2 to an SM bounds sm90_splitk.py, which loads every pixel nine
-times. Filters are the rows of the product and pixels its columns, which come in eights: a tile has
-as many as give every SM a part.
+times. Filters are the rows of the product and pixels its columns, which come in eights: the width
+of a tile is chosen to give every SM a part.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _SIDE = 3  # of a window
 _MOST_SIDE = 256  # of a map: what one copy takes
 _RINGS = ((6, 1), (4, 1), (6, 3), (3, 1))  # lines of taps; those loaded before the first patch
 _MOST_PATCHES = 8
-_FEWEST_STAGES = 2  # a slot is released when the next product has begun
+_FEWEST_STAGES = 2  # a slot is released after the next product has started
 _FEW_STAGES = 3  # of which, with two patches, two blocks fit on an SM
 _MOST_ROUNDS = 4  # of blocks; for more, blocks that stay are faster
 _SPLITS = (1, 2, 3, 4, 5, 6, 8)
-_BESIDES = 2 << 10  # bytes that barriers, biases and the alignment take at most
+_RESERVED = 2 << 10  # bytes that barriers, biases and the alignment take at most
 _START, _SPLIT = 3000, 1500  # cycles before and after the products, and those that a split costs
 
 Args = struct("sm90_lines.cu", "LinesArgs")
@@ -74,13 +74,13 @@ class LinesTile(SplitKTile):
 
 @dataclass(frozen=True)
 class Lines(sm90_base.Sm90Algorithm):
-    """A ring of so many lines of taps, the sum over k shared by a cluster of `split` blocks."""
+    """One size of the ring, with the sum over k shared by a cluster of `split` blocks."""
 
     family = "sm90_lines"
     priority = 9
 
-    ring: int
-    early: int
+    ring: int  # lines of taps whose weights it holds
+    early: int  # those that are loaded before the first patch
     split: int
 
     @property
@@ -93,7 +93,7 @@ class Lines(sm90_base.Sm90Algorithm):
         slices = -(-_slices(target, op) // self.split)  # of a block
         own = {"rows": _FILTERS, "columns": columns, "stages": 0, "consumers": 1, "blocks": 1}
         tile = self.tile_of(LinesTile, target, op, **own, patches=min(2, slices), patch=lines)
-        room = MOST_SHARED - _BESIDES - tile.inbox_bytes(self.split) - tile.ring_bytes
+        room = MOST_SHARED - _RESERVED - tile.inbox_bytes(self.split) - tile.ring_bytes
         stages = min(room // tile.line_bytes, slices * _SIDE, self.ring)
         if self.ring <= _FEW_STAGES:
             return replace(tile, stages=stages)

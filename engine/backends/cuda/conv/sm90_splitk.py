@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from engine.backends.cuda.conv import kernel_args, sm90_base, tensor_cores
 from engine.backends.cuda.driver import launch
@@ -56,6 +57,8 @@ CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 8: 15}  # that an H200 ho
 _MOST_BLOCKS = 1024  # more fill the device without a split
 _MOST_STRIDE = 8  # of a tensor map
 _LEAST_STEPS = 4  # slices for each block of a split
+_PAIR = 2  # slices in a slot
+_LEAST_SLICES = 6  # of a ring, so that three slots are left if they are paired
 
 _EIGHT, _SIXTEEN = 8, 16  # columns and rows of sums that are sent together
 _EIGHT_BYTES = 32 * 16 + 16  # of those, as in EIGHT_BYTES of the kernel
@@ -65,6 +68,7 @@ _ROW_PADDING = 8  # results between the rows of the epilogue, as in ROW_PITCH of
 @dataclass(frozen=True)
 class SplitKTile(sm90_base.Sm90Tile):
     kernel: str = "sm90_splitk"
+    together: Annotated[int, "TOGETHER"] = 1  # slices in a slot of the ring
     upsample: int = 1  # how often a result is repeated in each direction
 
     @property
@@ -82,10 +86,10 @@ class SplitKTile(sm90_base.Sm90Tile):
 
     @property
     def ring_bytes(self) -> int:
-        """The ring of stages; in the epilogue it holds the results."""
+        """The ring of slots; in the epilogue it holds the results."""
         staged = 0 if self.mode == MODES["int8"] else self.out_bytes
         results = self.rows * (self.columns + _ROW_PADDING) * staged
-        return max(self.stages * self.stage_bytes, results)
+        return max(self.stages * self.together * self.stage_bytes, results)
 
     @property
     def _before_inbox(self) -> int:
@@ -132,7 +136,7 @@ class SplitK(sm90_base.Sm90Algorithm):
 
     rows: int
     columns: int
-    stages: int
+    stages: int  # slices that the ring holds
     consumers: int
     blocks: int
     split: int
@@ -148,7 +152,11 @@ class SplitK(sm90_base.Sm90Algorithm):
 
     def tile(self, target: Target, op: ops.Conv2d) -> SplitKTile:
         repeats = 1 if op.upsample is None else op.upsample.stride
-        return self.tile_of(SplitKTile, target, op, upsample=repeats)
+        tile = self.tile_of(SplitKTile, target, op, upsample=repeats)
+        is_odd = tile.steps(op) % _PAIR > 0
+        if is_odd or self.stages < _LEAST_SLICES or tile.mode == MODES["float32"]:
+            return tile
+        return replace(tile, stages=self.stages // _PAIR, together=_PAIR)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         tiles = _HALF_TILES if target.precision in ("float16", "int8") else _FLOAT_TILES

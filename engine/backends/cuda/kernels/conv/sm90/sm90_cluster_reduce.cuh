@@ -84,7 +84,7 @@ DEVICE void write_outbox(const Sum (&sum)[M_BLOCKS][BN / 2], const KernelArgs& p
         }
         to += GROUP_BYTES;
     }
-    fence_async_proxy();
+    if (p.split > 1) fence_async_proxy();
     __syncwarp();
 }
 
@@ -104,6 +104,39 @@ DEVICE void send_outbox(const KernelArgs& p, const Inbox& inbox, int rank, int f
         }
     }
     __syncwarp();
+}
+
+// Takes a warp's sums to the blocks that own their columns; the buffers have been read.
+DEVICE void exchange_sums(const Sum (&sum)[M_BLOCKS][BN / 2], const KernelArgs& p, const Inbox& inbox,
+    int rank, int first, unsigned base, unsigned char* memory)
+{
+    if (p.split > 1 && !inbox.is_apart) cluster_arrive();
+    write_outbox(sum, p, inbox, rank, first, base, memory);
+    if (p.split > 1) {
+        cluster_wait();
+        send_outbox(p, inbox, rank, first, base);
+    }
+}
+
+// Waits for the sums of other blocks.
+DEVICE void wait_for_inbox(const Inbox& inbox, const KernelArgs& p)
+{
+    if (p.split == 1) return;
+    mbarrier_wait(inbox.full, 0);
+    __syncwarp();
+    cluster_arrive();  // this block's outbox has been sent
+}
+
+// The last steps of a producer warp, which takes part in the barriers of a cluster.
+DEVICE void end_producer(const Inbox& inbox, const KernelArgs& p)
+{
+    __syncwarp();
+    launch_dependents();  // earlier, they would take resources from this kernel
+    if (p.split > 1) {
+        if (!inbox.is_apart) cluster_arrive();
+        cluster_wait();
+        cluster_arrive();
+    }
 }
 
 // Stores a vector to a cell of the map that is pooled to pixel m; its sides are even.
@@ -150,10 +183,7 @@ template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, co
         }
     };
     issue_residual_loads(threadIdx.x);
-    if (p.split > 1) {
-        mbarrier_wait(inbox.full, 0);
-        cluster_arrive();  // this block's outbox has been sent
-    }
+    wait_for_inbox(inbox, p);
 #pragma unroll 1
     for (int first = threadIdx.x; first < total; first += ITEMS_IN_FLIGHT * stride) {
         if (first >= ITEMS_IN_FLIGHT * stride) issue_residual_loads(first);

@@ -24,29 +24,43 @@ struct LinesArgs {
     Divisor by_pitch, by_tiles;
 };
 
-// Adds up what all ranks have sent for the columns that this block owns, 16 filters for each warp, and
-// runs the epilogue. Code that runs once is fetched from the L2, so it is short instead of unrolled: sums
-// pass through shared memory without a split, too. A lane has eight filters of a pixel at a time.
-template <typename PixelOf> DEVICE void finish_filters(const Inbox& inbox, const float* bias,
-    const KernelArgs& p, int n0, const unsigned char* sums, PixelOf pixel_of)
+typedef Bits<8 * OUT_BYTES> Eight;  // results or residuals of a pixel
+
+// The epilogue: LANES neighbouring lanes have the filters of a pixel, eight each, so that whole lines of
+// the L2 are read and written. Code that runs once is fetched from the L2, so it is short instead of
+// unrolled, and sums pass through shared memory without a split, too.
+#define LANES (BM / 8)
+#define PIXELS (128 * CONSUMERS / LANES)  // at a time
+
+// Issues the load of a lane's residuals of a column that this block owns.
+template <typename PixelOf> DEVICE void issue_residual_load(
+    Eight& residual, const Inbox& inbox, const KernelArgs& p, int n, int column, PixelOf pixel_of)
 {
-    const int lane = threadIdx.x % 32;
-    const int eighth = lane / 8 % 2;
-    const int row_group = warp_index();
-    const int n = n0 + row_group * 16 + eighth * 8;
+    if (!WHOLE || !p.residual) return;
+    const int m = column < inbox.count * 8 ? pixel_of(inbox.first * 8 + column) : -1;
+    load_words(residual.word, p.residual + (size_t)m * p.residual_pitch + n, m >= 0 && n < p.filters);
+}
+
+// Adds up what all ranks have sent for the columns that this block owns, and finishes them. The residual
+// of a lane's first column is in flight; each load is issued a column ahead.
+template <typename PixelOf> DEVICE void finish_filters(const Inbox& inbox, const float* biases,
+    const KernelArgs& p, int n0, Eight residual, const unsigned char* sums, PixelOf pixel_of)
+{
+    const int own = threadIdx.x % LANES;
+    const int n = n0 + own * 8;
     const int count = min(p.filters - n, 8);
-    const unsigned char* own =
-        sums + row_group * inbox.count * GROUP_BYTES + lane % 8 / 2 * 16 + eighth * 8 + lane % 2 * 4;
+    float bias[8];
+    UNROLL(c, 8) bias[c] = biases[own * 8 + c];
+    sums += own / 2 * inbox.count * GROUP_BYTES + own % 2 * 8;
 #pragma unroll 1
-    for (int group = lane / 16; group < inbox.count; group += 2) {
-        const int m = pixel_of((inbox.first + group) * 8 + lane % 8);
+    for (int column = threadIdx.x / LANES; column < inbox.count * 8; column += PIXELS) {
+        const Eight more = residual;
+        issue_residual_load(residual, inbox, p, n, column + PIXELS, pixel_of);
+        const int m = pixel_of(inbox.first * 8 + column);
         if (m < 0 || count <= 0) continue;
-        const result* more = p.residual + (size_t)m * p.residual_pitch + n;
-        Bits<8 * OUT_BYTES> residual;
-        if (WHOLE) load_words(residual.word, more, p.residual);
         float x[8];
-        UNROLL(c, 8) x[c] = bias[row_group * 16 + eighth * 8 + c];
-        const unsigned char* from = own + group * GROUP_BYTES;
+        UNROLL(c, 8) x[c] = bias[c];
+        const unsigned char* from = sums + column / 8 * GROUP_BYTES + column % 8 / 2 * 16 + column % 2 * 4;
 #pragma unroll 1
         for (int r = 0; r < p.split; ++r) {
             UNROLL(c, 8) x[c] += *reinterpret_cast<const float*>(from + c * 64);
@@ -54,13 +68,14 @@ template <typename PixelOf> DEVICE void finish_filters(const Inbox& inbox, const
         }
         activate_all(KIND, x);
         if constexpr (WHOLE) {
-            store_words(static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n,
-                finished_vector(x, residual, p).word);
+            const Eight vector = finished_vector(x, more, p);
+            store_words(static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n, vector.word);
         } else {
-            if (p.residual) add_residual(x, more, count);
+            if (p.residual) add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
             store_results(x, p, m, n, count);
         }
     }
+    __syncwarp();  // lanes have unequal numbers of columns, and barriers of a cluster need whole warps
 }
 
 extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
@@ -159,13 +174,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
                 }
             }
         }
-        __syncwarp();
-        launch_dependents();  // earlier, they would take resources from this kernel
-        if (p.split > 1) {
-            if (!inbox.is_apart) cluster_arrive();
-            cluster_wait();
-            cluster_arrive();
-        }
+        end_producer(inbox, p);
     } else {
         const bool is_first = threadIdx.x % 32 == 0;
         const int n0 = tile.across * BM;
@@ -182,7 +191,15 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         unsigned previous_patch = 0;  // the same for a patch that is no longer needed
         int line = 0;
         unsigned pixels = base + left * ROW_BYTES;
-        mbarrier_wait(patch_full, 0);
+        auto pixel_of = [&](int column) {
+            const int down = divide(left + column, o.by_pitch);
+            const int x = left + column - down * pitch;
+            const int y = top + down;
+            return x < p.out_w && y < p.out_h ? (row * p.out_h + y) * p.out_w + x : -1;
+        };
+        mbarrier_wait(patch_full, 0);  // the previous kernel has ended
+        Eight residual;
+        issue_residual_load(residual, inbox, p, n0 + threadIdx.x % LANES * 8, threadIdx.x / LANES, pixel_of);
         int left_over = (end - first) * SIDE;
         do {  // at least once, or the compiler would keep a second set of registers for untouched sums
             mbarrier_wait(full + 8 * stage, phase);
@@ -214,20 +231,10 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         wgmma_wait<0>();
         named_barrier(1, 128 * CONSUMERS);  // the slots have been read; their memory takes the sums
         unsigned char* buffer = memory + (base - shared_address(memory));
-        if (p.split > 1 && !inbox.is_apart) cluster_arrive();
-        write_outbox(sum, p, inbox, rank, warp_index(), base, buffer);
-        if (p.split > 1) {
-            cluster_wait();
-            send_outbox(p, inbox, rank, warp_index(), base);
-            mbarrier_wait(inbox.full, 0);
-            cluster_arrive();  // this block's outbox has been sent
-        }
-        finish_filters(inbox, bias, p, n0, buffer + p.inbox, [&](int column) {
-            const int down = divide(left + column, o.by_pitch);
-            const int x = left + column - down * pitch;
-            const int y = top + down;
-            return x < p.out_w && y < p.out_h ? (row * p.out_h + y) * p.out_w + x : -1;
-        });
+        exchange_sums(sum, p, inbox, rank, warp_index(), base, buffer);
+        named_barrier(1, 128 * CONSUMERS);  // this block's own share has been written
+        wait_for_inbox(inbox, p);
+        finish_filters(inbox, bias, p, n0, residual, buffer + p.inbox, pixel_of);
         if (p.split > 1) cluster_wait();  // a block must exist until what it sent has arrived
     }
 }

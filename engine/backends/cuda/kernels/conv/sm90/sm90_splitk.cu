@@ -9,8 +9,9 @@
 // slice of BN filters, swizzled and padded with zeros: a slice is one bulk copy. TMA takes more than
 // three cycles for each row of a tensor map, which bounds most layers; bulk copies have no rows.
 //
-// A thread block computes a tile of BM x BN. A producer thread keeps a ring of STAGES slices full, BM x
-// BK of input and BN x BK of weights; CONSUMERS warpgroups multiply BM / CONSUMERS rows each. With
+// A thread block computes a tile of BM x BN. A producer thread keeps a ring of STAGES slots full, each of
+// TOGETHER slices, BM x BK of input and BN x BK of weights: at small tiles the barriers of a slot take as long
+// as the products of a slice. CONSUMERS warpgroups multiply BM / CONSUMERS rows each. With
 // `split` > 1 each block of a cluster sums a part of k, see sm90_cluster_reduce.cuh. Weights do not
 // depend on the previous layer and are loaded before the wait for it. On a small map a block computes one
 // tile and its code is cold, so the activations are compile-time constants and loads are issued as early
@@ -36,7 +37,8 @@
 #define ROWS_BYTES (BM * ROW_PITCH * OUT_BYTES)  // take the place of the ring
 #endif
 
-#define RING_BYTES (STAGES * STAGE_BYTES)
+#define SLOT_BYTES (TOGETHER * STAGE_BYTES)  // inputs of all its slices, then weights
+#define RING_BYTES (STAGES * SLOT_BYTES)
 // The barriers lie after both.
 #define BUFFER_BYTES (RING_BYTES > ROWS_BYTES ? RING_BYTES : ROWS_BYTES)
 // Registers per thread: each quarter of an SM has 512 for every lane. If they suffice for sums, residuals
@@ -59,8 +61,9 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const Tile tile = tile_at(p, index);
     const int m0 = tile.down * (BM / CELLS);
     const int n0 = tile.across * BN;
-    const int first = divide(rank * p.steps, p.by_split);
-    const int end = divide((rank + 1) * p.steps, p.by_split);
+    const int slots = p.steps / TOGETHER;
+    const int first = divide(rank * slots, p.by_split);
+    const int end = divide((rank + 1) * slots, p.by_split);
     const unsigned inbox_full = empty + 8 * STAGES;
     float* bias = reinterpret_cast<float*>(memory + (inbox_full + 16 - shared_address(memory)));
     const Inbox inbox = inbox_at(base, inbox_full, p, rank, BUFFER_BYTES);
@@ -80,27 +83,35 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     if (is_producer) {
         if (is_elected()) {
             const Origin origin = window_origin(p, m0);
-            const unsigned char* weight = p.weight + (size_t)tile.across * p.steps * WEIGHT_BYTES;
-            const int ahead = min(end - first, STAGES);
-            Slice slice = slice_at(p, first);
-            auto issue_weights = [&](int k, int stage) {
-                load_weights(base + stage * STAGE_BYTES, full + 8 * stage, weight + (size_t)k * WEIGHT_BYTES);
+            const unsigned char* weight =
+                p.weight + (size_t)(tile.across * slots + first) * TOGETHER * WEIGHT_BYTES;
+            Slice slice = slice_at(p, first * TOGETHER);
+            auto issue_weights = [&](int stage) {
+                mbarrier_expect_bytes(full + 8 * stage, SLOT_BYTES);
+                bulk_load(base + stage * SLOT_BYTES + TOGETHER * A_BYTES, weight, TOGETHER * WEIGHT_BYTES,
+                    full + 8 * stage);
+                weight += TOGETHER * WEIGHT_BYTES;
             };
             auto issue_input = [&](int stage) {
-                load_input(base + stage * STAGE_BYTES, full + 8 * stage, &input, p, origin, slice);
-                advance(slice, p);
-            };
 #pragma unroll 1
-            for (int s = 0; s < ahead; ++s) issue_weights(first + s, s);
+                for (int s = 0; s < TOGETHER; ++s) {
+                    load_input(
+                        base + stage * SLOT_BYTES + s * A_BYTES, full + 8 * stage, &input, p, origin, slice);
+                    advance(slice, p);
+                }
+            };
+            const int ahead = min(end - first, STAGES);
+#pragma unroll 1
+            for (int s = 0; s < ahead; ++s) issue_weights(s);
             wait_for_previous_kernel();
 #pragma unroll 1
             for (int s = 0; s < ahead; ++s) issue_input(s);
             int stage = 0;
             int phase = 0;
 #pragma unroll 1
-            for (int k = first + ahead; k < end; ++k) {
+            for (int slot = first + ahead; slot < end; ++slot) {
                 mbarrier_wait(empty + 8 * stage, phase);
-                issue_weights(k, stage);
+                issue_weights(stage);
                 issue_input(stage);
                 if (++stage == STAGES) {
                     stage = 0;
@@ -108,13 +119,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
                 }
             }
         }
-        __syncwarp();
-        launch_dependents();  // earlier, they would take resources from this kernel
-        if (p.split > 1) {
-            if (!inbox.is_apart) cluster_arrive();
-            cluster_wait();
-            cluster_arrive();
-        }
+        end_producer(inbox, p);
     } else {
         const bool is_first = threadIdx.x % 32 == 0;
         float own[BIASES_PER_THREAD];
@@ -135,16 +140,19 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         int phase = 0;
         int previous = -1;
 #pragma unroll 1
-        for (int k = first; k < end; ++k) {
+        for (int slot = first; slot < end; ++slot) {
             mbarrier_wait(full + 8 * stage, phase);
-            const unsigned a = base + stage * STAGE_BYTES;
+            const unsigned a = base + stage * SLOT_BYTES + group * M_BLOCKS * 64 * ROW_BYTES;
+            const unsigned b = base + stage * SLOT_BYTES + TOGETHER * A_BYTES;
             if (MODE != 2) wgmma_fence();
-            UNROLL(i, M_BLOCKS) {
-                wgmma_slice(sum[i], a + (group * M_BLOCKS + i) * 64 * ROW_BYTES, a + A_BYTES);
+            UNROLL(s, TOGETHER) {
+                UNROLL(i, M_BLOCKS) {
+                    wgmma_slice(sum[i], a + s * A_BYTES + i * 64 * ROW_BYTES, b + s * WEIGHT_BYTES);
+                }
             }
             if (MODE != 2) {
                 wgmma_commit();
-                wgmma_wait<1>();  // the previous slice has been read
+                wgmma_wait<1>();  // the previous slot has been read
                 if (previous >= 0 && is_first) mbarrier_arrive(empty + 8 * previous);
                 previous = stage;
             } else if (is_first) {
@@ -161,12 +169,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         named_barrier(1, 128 * CONSUMERS);  // the ring has been read; its memory takes the sums or the rows
         auto pixel_of = [&](int row) { return m0 + row < p.pixels ? m0 + row : -1; };
         if (p.split > 1 || CELLS > 1) {
-            if (p.split > 1 && !inbox.is_apart) cluster_arrive();
-            write_outbox(sum, p, inbox, rank, first_row / 16, base, buffer);
-            if (p.split > 1) {
-                cluster_wait();
-                send_outbox(p, inbox, rank, first_row / 16, base);
-            }
+            exchange_sums(sum, p, inbox, rank, first_row / 16, base, buffer);
             named_barrier(1, 128 * CONSUMERS);  // this block's own share has been written
             reduce_and_finish(inbox, bias, p, n0, buffer + p.inbox, pixel_of);
             if (p.split > 1) cluster_wait();  // a block must exist until what it sent has arrived

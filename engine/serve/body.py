@@ -29,7 +29,7 @@ def check_headers(headers: Headers, limits: ServerLimits) -> None:
     coding = headers.get("content-encoding", "identity")
     if coding != "identity":
         raise RejectedError(415, f"Content-Encoding: expected none, got {coding[:80]!r}")
-    codings = ", ".join(map(str.strip, headers.getlist("transfer-encoding"))).lower()
+    codings = ", ".join(headers.getlist("transfer-encoding")).lower()
     if codings not in ("", "chunked"):
         reason = f"Transfer-Encoding: expected chunked, got {codings[:80]!r}"
         raise RejectedError(501, reason, closes_connection=True)

@@ -126,6 +126,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self.pipeline.popleft()
             self.cycle = self.pipeline[0][0] if self.pipeline else self._running
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value.strip(b" \t"))  # httptools leaves what follows the value
+
     def on_headers_complete(self) -> None:
         self._unparsed = 0
         if self._is_reserved and self.url.partition(b"?")[0] not in _HEALTH_PATHS:

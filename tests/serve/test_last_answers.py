@@ -87,8 +87,9 @@ def test_answer_of_a_full_server_to_a_page_ends_the_connection(detector):
         assert lines.read() == b""
 
 
-def test_accepted_upload_is_continued_and_the_connection_stays(server, pictures):
-    head = _HEAD % (b"/detect", b"Expect: 100-continue\r\n", len(pictures[0]))
+@pytest.mark.parametrize("blank", [b"", b" ", b"\t"])
+def test_accepted_upload_is_continued_and_the_connection_stays(server, pictures, blank):
+    head = _HEAD % (b"/detect", b"Expect: 100-continue%s\r\n" % blank, len(pictures[0]))
     with plugged(server) as (plug, lines):
         for _ in range(3):
             plug.sendall(head)

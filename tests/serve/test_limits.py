@@ -89,9 +89,17 @@ def test_other_transfer_codings_are_not_implemented(server, path, coding):
         assert lines.read() == b""
 
 
-def test_blanks_around_a_transfer_coding_mean_nothing(server):
+@pytest.mark.parametrize(
+    "field",
+    [
+        b"Transfer-Encoding:  chunked ",
+        b"Transfer-Encoding: chunked\r\nContent-Encoding:\tidentity\t",
+        b"Transfer-Encoding: chunked\r\nOrigin: http://localhost \t",
+    ],
+)
+def test_blanks_around_the_value_of_a_field_mean_nothing(server, field):
     with plugged(server) as (plug, lines):
-        plug.sendall(HEAD + b"Transfer-Encoding:  chunked \r\n\r\n4\r\nbody\r\n0\r\n\r\n")
+        plug.sendall(HEAD + field + b"\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
         assert answer_in(lines)[0] == 422  # no picture
 
 

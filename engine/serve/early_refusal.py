@@ -52,7 +52,7 @@ class RefusingProtocol(LimitedProtocol):
         """Write a refusal if one is due and nothing else is being written."""
         if self.parser.get_method() != b"POST" or self.parser.has_upgrade_offer:
             return False
-        if self._is_responding or self.pipeline or self.flow.write_paused:
+        if self._is_responding or self.pipeline or self.flow.write_paused or self._is_reserved:
             return False
         if any(name == b"origin" for name, _ in self.headers):
             return False  # a browser needs the headers that the application adds for its page

@@ -23,7 +23,7 @@ _PIECE_BYTES = 1 << 13  # parsed at once, so that few requests are added to thos
 _MAX_DISCARDED_BYTES = 64 << 20  # after the last response, so that closing does not destroy it
 _MAX_SECONDS_TO_DISCARD = 10.0
 _SECONDS_TO_DISCARD = 2.0  # without input from the client
-_RESERVED = 32  # connections beyond the limit, for checks of health only
+_RESERVED = 32  # connections beyond the limit, each for one check of health
 _SECONDS_IN_RESERVE = 2.0
 _SECONDS_TO_PROBE = 0.2  # whether a client that sends no more has left; doubled each time
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -131,13 +131,16 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._unparsed = 0
-        if self._is_reserved and self.url.partition(b"?")[0] not in _HEALTH_PATHS:
+        is_of_health = self.url.partition(b"?")[0] in _HEALTH_PATHS
+        if self._is_reserved and not (is_of_health or self._is_responding):
             self._refuse_connection()
         if not (self.parser.has_upgrade_offer or self._is_discarding):
             if self.parser.get_http_version() == "1.0":  # which has no interim responses
                 self.expect_100_continue = False
             waiting = len(self.pipeline)
             super().on_headers_complete()
+            if self._is_reserved:  # for one answer only: the next check needs the place
+                self.cycle.keep_alive = False
             if len(self.pipeline) == waiting:
                 self._running = self.cycle
 

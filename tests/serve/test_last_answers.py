@@ -149,6 +149,27 @@ def test_health_is_answered_when_one_client_holds_all_connections(detector, pict
         assert server.post("/detect", pictures[0]).status == 200
 
 
+@pytest.mark.parametrize("more", [b"", _HEAD % (b"/nothing", b"", 0)])
+def test_connection_beyond_the_limit_ends_after_a_check_of_health(detector, more):
+    with serving(detector, connections=1) as server, server.plug():
+        until(lambda: len(server.server.server_state.connections) == 1)
+        with plugged(server) as (plug, lines):
+            plug.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + more)
+            status, headers, _ = answer_in(lines)
+            assert (status, headers["connection"]) == (200, "close")
+            assert lines.read() == b""
+
+
+def test_connection_beyond_the_limit_of_a_full_server_ends_after_a_refusal(detector):
+    with serving(detector, connections=1) as server, full(server), server.plug():
+        until(lambda: len(server.server.server_state.connections) == 1)
+        with plugged(server) as (plug, lines):
+            plug.sendall(_HEAD % (b"/detect", b"", 0))
+            status, headers, _ = answer_in(lines)
+            assert (status, headers["connection"]) == (503, "close")
+            assert lines.read() == b""
+
+
 def test_one_client_leaves_connections_to_others(detector):
     with serving(detector, connections=20) as server:
         others = [server.plug() for _ in range(18)]

@@ -152,7 +152,8 @@ class LimitedProtocol(HttpToolsProtocol):
     @property
     def head_without_upgrade(self) -> bytes:
         """The head of the current request without its offer to switch protocols."""
-        lines = [self.parser.get_method() + b" " + self.url + b" HTTP/1.1"]
+        version = self.parser.get_http_version().encode()
+        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
         for name, value in self.headers:
             if name == b"connection":
                 options = (option.strip() for option in value.lower().split(b","))

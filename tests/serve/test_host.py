@@ -67,6 +67,7 @@ def test_rebinding_posts_no_picture(server):
         ("GET /model HTTP/1.1\r\nHost: evil.example\r\nHost: localhost\r\n", 400),
         ("GET /model HTTP/1.1\r\n", 400),
         ("GET /model HTTP/1.0\r\n", 200),
+        ("GET /model HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: h2c\r\n", 200),
     ],
 )
 def test_a_request_has_one_host(server, head, status):

@@ -99,11 +99,13 @@ def test_accepted_upload_is_continued_and_the_connection_stays(server, pictures,
             assert answer_in(lines)[0] == 200
 
 
+@pytest.mark.parametrize("offer", [b"", b"Connection: upgrade\r\nUpgrade: h2c\r\n"])
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
-def test_nothing_is_continued_that_has_no_body_or_no_interim_responses(server, version):
+def test_nothing_is_continued_that_has_no_body_or_no_interim_responses(server, version, offer):
     """HTTP/1.0 has no interim responses, and a body that is complete needs none."""
     length = 4 if version == b"1.0" else 0
     head = b"POST /detect HTTP/%s\r\nHost: localhost\r\nExpect: 100-continue\r\n" % version
+    head += offer
     with plugged(server) as (plug, lines):
         plug.sendall(head + b"Content-Length: %d\r\n\r\n" % length + bytes(length))
         status, headers, _ = answer_in(lines)

@@ -44,15 +44,19 @@ class RefusingProtocol(LimitedProtocol):
             super().on_message_complete()
             return
         self._is_refusing = False
+        if self._is_discarding:
+            return
         self._stop_idle_timer()  # it starts anew for the next request
-        if self._closes_after_body and not self._is_discarding:
+        if self._closes_after_body:
             self.transport.close()
 
     def _refuse(self) -> bool:
         """Write a refusal if one is due and nothing else is being written."""
         if self.parser.get_method() != b"POST" or self.parser.has_upgrade_offer:
             return False
-        if self._is_responding or self.pipeline or self.flow.write_paused or self._is_reserved:
+        if self._is_responding or self.pipeline or self.flow.write_paused:
+            return False
+        if self._is_reserved or self._is_discarding:
             return False
         if any(name == b"origin" for name, _ in self.headers):
             return False  # a browser needs the headers that the application adds for its page
@@ -60,6 +64,7 @@ class RefusingProtocol(LimitedProtocol):
         if (refusal := self._refusal_of(self.url, client)) is None:
             return False
         self._unparsed = 0
+        self._stop_idle_timer()  # it starts anew for the body
         version = self.parser.get_http_version()
         # Without "100 Continue" a client may or may not send the body: the connection is over.
         self._closes_after_body = (

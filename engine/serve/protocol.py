@@ -337,7 +337,6 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _close_gently(self) -> None:
         """Let the client read the last response, and discard what it sends meanwhile."""
-        self._stop_idle_timer()
         if self._is_discarding or self.transport.is_closing():
             return
         self._is_discarding = True

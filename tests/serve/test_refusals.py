@@ -14,6 +14,7 @@ import engine
 from tests.serve.running import ask, serving, until
 from tests.serve.test_limits import HEAD, answer_in, plugged
 
+CHECK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PARCEL = Path(__file__).parents[2] / "docs" / "parcel.jpg"
 CLIENT = """
 import http.client, sys
@@ -99,6 +100,32 @@ def test_idle_time_starts_anew_after_a_refusal(detector, pictures):
             assert connection.sock is used
             time.sleep(0.25)
         connection.close()
+
+
+def test_idle_time_before_a_refused_upload_does_not_cut_it_off(detector):
+    with serving(detector, idle_seconds=1.5) as server, full(server), plugged(server) as ends:
+        plug, lines = ends
+        for part in (HEAD + b"Content-Length: 4\r\n\r\n", b"body" + CHECK):
+            time.sleep(0.9)
+            plug.sendall(part)
+        assert [answer_in(lines)[0] for _ in range(2)] == [503, 200]
+
+
+@pytest.mark.parametrize(
+    ("field", "others"), [(b"Expect: 100-continue\r\n", 0), (b"", 1)], ids=["expect", "reserve"]
+)
+def test_more_input_does_not_put_off_the_end_of_a_refused_connection(detector, field, others):
+    request = HEAD + field + b"Content-Length: 4\r\n\r\nbody"
+    with ExitStack() as stack, serving(detector, connections=1) as server, full(server):
+        before = [stack.enter_context(server.plug()) for _ in range(others)]
+        connections = server.server.server_state.connections
+        until(lambda: len(connections) == len(before))
+        with plugged(server) as (plug, lines):
+            plug.sendall(request * 3)
+            assert answer_in(lines)[0] == 503
+            assert lines.read() == b""
+            (ending,) = (each for each in connections if each._is_discarding)
+            assert ending._idle_timer.when() - ending.loop.time() < 3
 
 
 def test_flood_of_pipelined_refusals_is_cut_off(detector):

@@ -50,6 +50,10 @@ class RefusingProtocol(LimitedProtocol):
         if self._closes_after_body:
             self.transport.close()
 
+    @property
+    def _is_body_in_vain(self) -> bool:
+        return self._is_refusing or super()._is_body_in_vain
+
     def _refuse(self) -> bool:
         """Write a refusal if one is due and nothing else is being written."""
         if self.parser.get_method() != b"POST" or self.parser.has_upgrade_offer:

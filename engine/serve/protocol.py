@@ -17,7 +17,7 @@ from engine.serve.rejection import spread_seconds
 from engine.serve.server_limits import ServerLimits
 
 STREAM = "engine.stream"  # the key of a scope whose response has no end of its own
-_MAX_HEAD_BYTES = 1 << 16  # also bounds trailers and chunk headers
+_MAX_HEAD_BYTES = 1 << 16  # and up to a piece more; also bounds trailers and chunk headers
 _MAX_PIPELINED = 16  # requests in line; no more input is parsed until one of them is answered
 _PIECE_BYTES = 1 << 13  # parsed at once, so that few requests are added to those in line
 _MAX_DISCARDED_BYTES = 64 << 20  # after the last response, so that closing does not destroy it
@@ -112,9 +112,14 @@ class LimitedProtocol(HttpToolsProtocol):
         self._refuse_in_line(partial(super().send_400_response, msg))
 
     def _refuse_in_line(self, refuse: Callable[[], None]) -> None:
-        """Call `refuse`, which ends the connection, after the responses to earlier requests."""
+        """Call `refuse`, which ends the connection, after the responses to earlier requests.
+
+        A request that was answered before the end of its body gets no second answer.
+        """
         self._drop_incomplete()
-        if self._is_responding and not self.cycle.more_body:
+        if self._is_body_in_vain:
+            self._close_gently()
+        elif self._is_responding and not self.cycle.more_body:
             self._refuse_rest = refuse
         else:
             self._held = memoryview(b"")
@@ -147,6 +152,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if not (self.parser.has_upgrade_offer or self._is_discarding):
             super().on_message_complete()
+            self.cycle.more_body = False  # which uvicorn leaves, after a response
             self.cycle.waiting_for_100_continue = False
 
     @property
@@ -275,6 +281,11 @@ class LimitedProtocol(HttpToolsProtocol):
     @property
     def _is_responding(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def _is_body_in_vain(self) -> bool:
+        """Whether the body that arrives is of a request that has its response."""
+        return self.cycle is not None and self.cycle.response_complete and self.cycle.more_body
 
     @property
     def is_streaming(self) -> bool:

@@ -111,6 +111,26 @@ def test_idle_time_before_a_refused_upload_does_not_cut_it_off(detector):
         assert [answer_in(lines)[0] for _ in range(2)] == [503, 200]
 
 
+@pytest.mark.parametrize("rest", [b"zz\r\n" + CHECK, b"1;" + b"x" * (1 << 17)])
+@pytest.mark.parametrize(("path", "status"), [(b"/detect", 503), (b"/nothing", 404)])
+def test_refused_body_that_is_malformed_gets_no_second_answer(detector, path, status, rest):
+    head = HEAD.replace(b"/detect", path) + b"Transfer-Encoding: chunked\r\n\r\n"
+    with serving(detector) as server, full(server), plugged(server) as (plug, lines), lines:
+        plug.sendall(head)
+        assert answer_in(lines)[0] == status
+        plug.sendall(rest)
+        assert lines.read() == b""
+
+
+def test_malformed_request_after_a_refused_one_is_answered(detector):
+    request = HEAD.replace(b"/detect", b"/nothing") + b"Content-Length: 4\r\n\r\n"
+    with serving(detector) as server, plugged(server) as (plug, lines), lines:
+        plug.sendall(request)
+        assert answer_in(lines)[0] == 404
+        plug.sendall(b"body" + b"\0\r\n\r\n")
+        assert lines.readline().startswith(b"HTTP/1.1 400 ")
+
+
 @pytest.mark.parametrize(
     ("field", "others"), [(b"Expect: 100-continue\r\n", 0), (b"", 1)], ids=["expect", "reserve"]
 )
@@ -120,7 +140,7 @@ def test_more_input_does_not_put_off_the_end_of_a_refused_connection(detector, f
         before = [stack.enter_context(server.plug()) for _ in range(others)]
         connections = server.server.server_state.connections
         until(lambda: len(connections) == len(before))
-        with plugged(server) as (plug, lines):
+        with plugged(server) as (plug, lines), lines:
             plug.sendall(request * 3)
             assert answer_in(lines)[0] == 503
             assert lines.read() == b""

@@ -63,13 +63,13 @@ def run(arguments: argparse.Namespace) -> int:
     if not any(each.objects for each in tallies.values()):
         raise InputError(f"{shown(truth)}: has no boxes that count")
     total = Tally.total(tallies.values())
-    if document is None or not document.is_stdout:
-        print(*_lines(tallies, total), sep="\n")
     if document:
         sequences = [{"name": name, **each.to_dict()} for name, each in tallies.items()]
         document.write_report(
             ground_truth=truth, tracks=found, **total.to_dict(), sequences=sequences
         )
+    if document is None or not document.is_stdout:
+        print(*_lines(tallies, total), sep="\n")
     return 0
 
 

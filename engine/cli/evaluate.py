@@ -154,35 +154,40 @@ def run(arguments: argparse.Namespace) -> int:
     if failures and not examples:
         print_stderr("Error: no picture could be read: nothing was measured")
         return FAILED
-    if document is None or not document.is_stdout:
-        print(*_lines(report, truth, about), sep="\n")
+    problems = {
+        "unlabelled": truth.unlabelled,
+        "label_problems": truth.problems,
+        "unreadable": [str(each) for each in failures if each.result is None],
+        "overflowing": [str(each) for each in failures if each.result is not None],
+    }
+    best = best_threshold(report)
+    best_f1 = None if best is None else {"f1": best[1], "threshold": best[0]}
+    content = {**about, **report.to_dict(), "best_mean_f1": best_f1, **problems}
     if document:
         for example in examples:
             counts = {"objects": len(example.objects), "detections": len(example.detections)}
             document.add({"path": example.path, "image_id": example.image_id, **counts})
-        problems = {
-            "unlabelled": truth.unlabelled,
-            "label_problems": truth.problems,
-            "unreadable": [str(each) for each in failures if each.result is None],
-            "overflowing": [str(each) for each in failures if each.result is not None],
-        }
-        best = best_threshold(report)
-        best_f1 = None if best is None else {"f1": best[1], "threshold": best[0]}
-        figures = {**report.to_dict(), "best_mean_f1": best_f1}
-        document.write(ground_truth=source, **about, **figures, **problems)
-    if folders["save_coco"]:
-        coco_files.write(folders["save_coco"], truth, examples, overwrite=arguments.overwrite)
-    if folders["curves"]:
-        with _decoder(arguments) as decoder:
-            written = charts.write(
-                folders["curves"],
-                report,
-                examples,
-                read=partial(_picture, orient=not arguments.no_exif, decoder=decoder),
-                overwrite=arguments.overwrite,
-            )
-        for path in written:
-            add_file(path)
+    try:  # files first: a stdout that is closed, as by head, must not lose them
+        if document and not document.is_stdout:
+            document.write(ground_truth=source, **content)
+        if folders["save_coco"]:
+            coco_files.write(folders["save_coco"], truth, examples, overwrite=arguments.overwrite)
+        if folders["curves"]:
+            with _decoder(arguments) as decoder:
+                written = charts.write(
+                    folders["curves"],
+                    report,
+                    examples,
+                    read=partial(_picture, orient=not arguments.no_exif, decoder=decoder),
+                    overwrite=arguments.overwrite,
+                )
+            for path in written:
+                add_file(path)
+    finally:  # nor must a file that cannot be written lose what was measured
+        if document and document.is_stdout:
+            document.write(ground_truth=source, **content)
+        else:
+            print(*_lines(report, truth, about), sep="\n")
     if truth.has_no_labels:
         print_stderr("Error: no picture has a label file: nothing was measured. See --labels")
     return FAILED if failures or truth.problems or truth.has_no_labels else 0

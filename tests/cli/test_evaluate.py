@@ -1,8 +1,10 @@
 """python -m engine evaluate, as a user runs it."""
 
 import contextlib
+import errno
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -334,6 +336,38 @@ def test_many_broken_lines_are_summarised(evaluate, dataset):
     assert status == 1
     assert "Warning: … and 80 more" in err
     assert len(err.splitlines()) < 30
+
+
+def unread_stdout():
+    """Return a stream whose reader has left, as head does; a line fails at once."""
+    read, write = os.pipe()
+    os.close(read)
+    return os.fdopen(write, "w", buffering=1)
+
+
+@pytest.mark.parametrize("report", ["report.json", "-"])
+def test_files_are_written_though_nobody_reads_the_table(
+    evaluate, dataset, tmp_path, monkeypatch, report
+):
+    monkeypatch.chdir(tmp_path)
+    with unread_stdout() as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert evaluate(dataset, "--json", report, "--save-coco", "saved")[0] == cli.CLOSED_PIPE
+    assert len(list(Path("saved").iterdir())) == 2
+    if report != "-":
+        assert json.loads((tmp_path / report).read_text())["pictures"] == 4
+
+
+def test_what_was_measured_is_printed_though_a_file_cannot_be_written(
+    evaluate, dataset, tmp_path, monkeypatch
+):
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", "saved")
+
+    monkeypatch.setattr("engine.evaluate.coco_files.write", fail)
+    status, out, err = evaluate(dataset, "--save-coco", tmp_path / "saved")
+    assert (status, "4 pictures" in out) == (cli.FAILED, True)
+    assert err.endswith("Error: saved: No space left on device\n")
 
 
 @pytest.mark.slow

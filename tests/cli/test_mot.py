@@ -1,11 +1,13 @@
 """evaluate --mot through the command line."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
 from engine import cli
+from tests.cli.test_evaluate import unread_stdout
 from tests.track.scenes import moving_objects
 
 
@@ -43,6 +45,14 @@ def test_two_folders_and_the_report(here, capsys):
     assert [each["name"] for each in report["sequences"]] == ["A", "B"]
     assert cli.main(command) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+def test_the_report_is_written_though_nobody_reads_the_table(here, monkeypatch):
+    with unread_stdout() as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        command = ["evaluate", "--mot", "truth", "found", "--json", "report.json"]
+        assert cli.main(command) == cli.CLOSED_PIPE
+    assert json.loads((here / "report.json").read_text())["misses"] == 4
 
 
 @pytest.mark.parametrize(

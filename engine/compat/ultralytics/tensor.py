@@ -173,6 +173,8 @@ class Tensor(Values):
     mean: Any = _reduction("mean")
     any: Any = _reduction("any")
     all: Any = _reduction("all")
+    prod: Any = _reduction("prod")
+    cumsum: Any = _reduction("cumsum")
     std: Any = _spread("std")
     var: Any = _spread("var")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
+from reprlib import repr as brief
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from engine.arguments import as_array
 from engine.arrays import Array
-from engine.compat.ultralytics.tensor import Tensor, tensor
+from engine.compat.ultralytics.tensor import Tensor, refuse_type, tensor
 from engine.errors import InputError
 from engine.vision.result import Result
 
@@ -45,6 +46,10 @@ class Boxes:
         Then the identity stands before the score.
         """
         return self._as(self._rows)
+
+    @data.setter
+    def data(self, rows: Any) -> None:
+        self._rows = _checked(rows)
 
     @property
     def id(self) -> Tensor | MaybeNone:
@@ -109,7 +114,8 @@ class Boxes:
         made._as = cast(Any, np.asarray)
         return made
 
-    def to(self, *_: Any, **__: Any) -> Boxes:
+    def to(self, *targets: Any, **named: Any) -> Boxes:
+        refuse_type("boxes", targets, named)
         return self
 
     def __len__(self) -> int:
@@ -146,7 +152,10 @@ def rows_of(result: Result) -> Array:
 
 def _checked(rows: Any) -> Array:
     """Return rows of left, top, right, bottom, (identity,) score and class, as float32."""
-    data = np.atleast_2d(as_array("boxes", rows)).astype(np.float32, copy=False)
+    try:
+        data = np.atleast_2d(as_array("boxes", rows)).astype(np.float32, copy=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"boxes: expected numbers, got {brief(rows)}") from error
     if data.ndim != 2 or data.shape[1] not in (_TRACKED - 1, _TRACKED):
         raise InputError(f"boxes: expected rows of 6 or 7 numbers, got the shape {data.shape}")
     if not np.all(np.isfinite(data[:, -1]) & (data[:, -1] >= 0)):

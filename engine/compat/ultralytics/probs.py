@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.arrays import Array
-from engine.compat.ultralytics.tensor import tensor
+from engine.compat.ultralytics.tensor import refuse_type, tensor
 
 
 class Probs:
@@ -33,7 +33,8 @@ class Probs:
     def cuda(self, *_: Any, **__: Any) -> Probs:
         return self
 
-    def to(self, *_: Any, **__: Any) -> Probs:
+    def to(self, *targets: Any, **named: Any) -> Probs:
+        refuse_type("probs", targets, named)
         return self
 
     def numpy(self) -> Probs:

@@ -25,10 +25,12 @@ def with_boxes(result: Result | Classification, boxes: Boxes | None) -> Result:
 
 
 def with_changes(result: Result, boxes: Boxes) -> Result:
-    """Return the result with new values for the same number of boxes.
+    """Return the result with new values of its boxes.
 
     A box that has moved, perhaps to another row, has no code: the text was that of its old place.
     """
+    if len(boxes) != len(result):
+        return with_boxes(result, boxes)
     codes = result.codes
     if codes is not None:
         places = [0, 1, 2, 3, -1]  # edges and class

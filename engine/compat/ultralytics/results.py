@@ -26,6 +26,7 @@ from engine.compat.ultralytics.replacing import (
     with_changes,
     with_probabilities,
 )
+from engine.compat.ultralytics.tensor import refuse_type
 from engine.errors import InputError
 from engine.files.atomic import make_folder, write_new
 from engine.sources.media import is_url, url_path
@@ -168,7 +169,7 @@ class Results:
             return None
         if self._boxes is None:
             self._boxes = Boxes(rows_of(self._result), self.orig_shape)
-        return self._boxes.numpy() if self._as_numpy else self._boxes
+        return self._boxes
 
     @boxes.setter
     def boxes(self, boxes: Boxes | None) -> None:
@@ -176,7 +177,8 @@ class Results:
             what = f"expected Boxes or None, got {brief(boxes)}. For rows use update(boxes=…)"
             raise InputError(f"boxes: {what}")
         self._result = with_boxes(self._result, boxes)
-        self._boxes, self._has_values = boxes, boxes is not None
+        self._has_values = boxes is not None
+        self._boxes = boxes if boxes is None or not self._as_numpy else boxes.numpy()
 
     @property
     def probs(self) -> Probs | MaybeNone:
@@ -229,20 +231,30 @@ class Results:
 
     def numpy(self) -> Results:
         """Return the same, of the same memory, with plain arrays of NumPy."""
-        _ = self.boxes  # made here, so that both have them
         made = copy(self)
         made._as_numpy = True
+        if made._boxes is not None:
+            made._boxes = made._boxes.numpy()
+        return made
+
+    def __copy__(self) -> Results:
+        _ = self.boxes  # made here, so that both have them
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
         return made
 
     def cuda(self) -> Results:
         return self
 
-    def to(self, *_: Any, **__: Any) -> Results:
+    def to(self, *targets: Any, **named: Any) -> Results:
+        refuse_type("boxes" if self.probs is None else "probs", targets, named)
         return self
 
     def __len__(self) -> int:
         """Return the number of boxes, or for a classifier of classes."""
-        return len(self._result if isinstance(self._result, Result) else self.probs)
+        if isinstance(self._result, Classification):
+            return len(self.probs)
+        return len(self._result if self._boxes is None else self._boxes)
 
     def __iter__(self) -> Iterator[Results]:
         found = self._boxes_of("an index")
@@ -252,6 +264,8 @@ class Results:
         return self._part(self._boxes_of("an index"), which)
 
     def _part(self, found: Result, which: Any) -> Results:
+        if isinstance(which, tuple) and len(which) == 1:  # as from np.where()
+            (which,) = which
         if np.ndim(which) == 0 and not isinstance(which, slice):
             row = range(len(found))[which]
             which = slice(row, row + 1)  # which is a view of the box

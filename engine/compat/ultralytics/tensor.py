@@ -273,6 +273,14 @@ def tensor(array: Array) -> Tensor:
     return np.asarray(array).view(Tensor)
 
 
+def refuse_type(what: str, targets: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Raise if to() of what is float32 is given another type; a device changes nothing."""
+    kind = tensor(np.empty(0, np.float32)).to(*targets, **named).dtype
+    if kind != np.float32:
+        hint = f"Convert {what}.data or another array"
+        raise InputError(f"to(): expected a device, got {kind}: {what} stay float32. {hint}")
+
+
 def _for_numpy(named: dict[str, Any]) -> dict[str, Any]:
     """Return torch's names of arguments as NumPy's."""
     names = {"dim": "axis", "keepdim": "keepdims", "correction": "ddof"}

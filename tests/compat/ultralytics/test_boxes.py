@@ -1,5 +1,6 @@
 """Boxes have the attributes of ultralytics, as NumPy arrays."""
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from engine.vision.image import Picture
 from tests.vision.results import RESULT
 
 BOXES = Boxes(rows_of(RESULT), (50, 100))
+PICTURE = Picture(np.zeros((50, 100, 3), np.uint8))
 CHANGES = {
     "edges": lambda boxes: boxes.xyxy.__setitem__((0, slice(None, None, 2)), [25, 65]),
     "edges in place": lambda boxes: _move(boxes.xyxy),
@@ -65,7 +67,19 @@ def test_rows():
 
 def test_methods_of_tensors():
     assert BOXES.cpu().to("cuda").cuda() is BOXES
+    assert BOXES.to("cpu", np.float32).to(dtype="float32", non_blocking=True) is BOXES
     assert repr(BOXES) == "<Boxes: 3 in 100 x 50>"
+
+
+@pytest.mark.parametrize("targets", [(np.float16,), ("cpu", np.float16), (BOXES.conf.half(),)])
+def test_another_type_is_refused(result, targets):
+    for each in (BOXES, result):
+        with pytest.raises(InputError) as refused:
+            each.to(*targets)
+        assert str(refused.value) == (
+            "to(): expected a device, got float16: boxes stay float32. "
+            "Convert boxes.data or another array"
+        )
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -101,10 +115,40 @@ def test_scores_classes_and_identities_change_in_place(result):
     assert result[1].boxes.id.tolist() == [5]
 
 
-def test_a_result_of_numpy_shares_boxes_that_were_not_read_before():
+@pytest.mark.parametrize("made", [Results.numpy, copy])
+def test_another_view_of_a_result_shares_boxes_that_were_not_read_before(made):
     result = Results.of(RESULT)
-    result.numpy().boxes.cls[:] = 0
+    made(result).boxes.cls[:] = 0
     assert result.verbose() == "3 cats, "
+
+
+@pytest.mark.parametrize("count", [0, 2, 5])
+@pytest.mark.parametrize("made", [lambda result: result, Results.numpy])
+def test_rows_may_be_replaced_by_another_number_of_them(count, made):
+    codes = tuple(Code(text, "QR Code", (), text.encode()) for text in "ABC")
+    result = made(Results.of(replace(RESULT, codes=codes), PICTURE))
+    rows = np.resize(rows_of(RESULT)[::-1], (count, 6))
+    result.boxes.data = rows
+    np.testing.assert_array_equal(result.boxes.data, rows)
+    assert len(result) == len(result.boxes) == len(list(result)) == len(result.summary()) == count
+    assert result.result.codes is None
+    assert result.plot().shape == (50, 100, 3)
+
+
+@pytest.mark.parametrize("rows", [np.zeros((2, 5)), [[0, 0, 1, 1, 1, -1]], "rows", [None]])
+def test_rows_that_are_no_boxes_are_refused(result, rows):
+    with pytest.raises(InputError, match=r"^boxes: expected"):
+        result.boxes.data = rows
+    assert len(result) == 3
+
+
+def test_an_index_may_be_a_tuple_of_one(result):
+    which = np.where(result.boxes.conf > 0.4)
+    assert len(result[which]) == len(result.boxes[which]) == 2
+    assert result[(slice(1, 3),)].boxes.conf.tolist() == result.boxes.conf[1:].tolist()
+    assert result[(1,)].boxes.conf.tolist() == [0.5]
+    with pytest.raises(InputError, match=r"^boxes: expected rows"):  # one number, as in NumPy
+        result[(0, 1)]
 
 
 def test_chosen_boxes_and_copies_have_rows_of_their_own(result):
@@ -143,7 +187,7 @@ def test_edges_that_are_set_in_place_come_out_exactly():
 
 def test_boxes_that_change_places_keep_no_texts_of_others():
     codes = tuple(Code(text, "QR Code", (), text.encode()) for text in "ABC")
-    result = Results.of(replace(RESULT, codes=codes), Picture(np.zeros((50, 100, 3), np.uint8)))
+    result = Results.of(replace(RESULT, codes=codes), PICTURE)
     rows = result.boxes.data
     rows[:2] = rows[1::-1].copy()
     assert [each and each.text for each in result.result.codes] == [None, None, "C"]

@@ -66,6 +66,23 @@ def write_video(path, pictures):
         container.mux(stream.encode())
 
 
+def test_names_on_stdin_whose_pictures_all_overflow_replace_no_output(
+    model, pictures, tmp_path, monkeypatch, capsys
+):
+    old, names = tmp_path / "old.json", tmp_path / "names"
+    old.write_text("results")
+    names.write_text(pictures[2])
+    options = [*model.options, "--names", str(model.names), "--quiet", "--json", str(old)]
+    with names.open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert cli.main(["detect", "-", *options, "--overwrite"]) == cli.USAGE
+    assert capsys.readouterr().err.splitlines() == [
+        f"Error: {pictures[2]}: {REASON}",
+        "Error: -: no picture has a result, so no output is written and none is replaced",
+    ]
+    assert old.read_text() == "results"
+
+
 def test_a_video_goes_on(model, tmp_path, capsys):
     write_video(tmp_path / "v.avi", [picture(is_bright=number == 4) for number in range(12)])
     files = [str(tmp_path / name) for name in ("v.avi", "o.mp4", "o.jsonl")]

@@ -276,14 +276,14 @@ def require_one(feed: Feed) -> None:
 
 
 def require_result(feed: Feed) -> None:
-    """Raise an error if a run that is over has read no picture and must not keep its outputs.
+    """Raise an error if a run that is over has no result and must not keep its outputs.
 
     With names on stdin it replaces no file. New ones stay if a source exists, as for arguments:
     they may tell why it was not read.
     """
     reserved = feed.reserved
     if reserved.has_stdin and (reserved.at_stake or not reserved.has_source):
-        raise InputError("-: no picture was read, so no output is written and none is replaced")
+        raise InputError("-: no picture has a result, so no output is written and none is replaced")
 
 
 def _is_missing(media: Media) -> bool:

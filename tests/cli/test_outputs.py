@@ -27,7 +27,7 @@ from tests.pictures import write_picture
 
 pytestmark = pytest.mark.slow
 
-NOTHING_READ = "Error: -: no picture was read, so no output is written and none is replaced\n"
+NO_RESULT = "Error: -: no picture has a result, so no output is written and none is replaced\n"
 
 
 @pytest.fixture
@@ -541,7 +541,7 @@ def test_names_on_stdin_replace_old_results_but_not_for_nothing(detect, tree, op
     for names in ("", "no.jpg\nno\n", "broken.jpg\n"):
         done = detect("-", option, "old", "--overwrite", stdin=names)
         assert (done.status, (tree / "old").read_text()) == (2, "results")
-        assert done.err.endswith(NOTHING_READ) == bool(names)
+        assert done.err.endswith(NO_RESULT) == bool(names)
     done = detect("-", option, "old", "--overwrite", stdin="one/7.jpg\n")
     assert (done.status, "one/7.jpg" in (tree / "old").read_text()) == (0, True)
     assert not list(tree.rglob("*.part"))
@@ -552,7 +552,7 @@ def test_new_outputs_do_not_appear_for_nothing_on_stdin(detect, tree):
     outputs = ("--json", "a.json", "--jsonl", "a.jsonl", "--csv", "a.csv", "--csv-all")
     for names in ("", "no.jpg\nno\n"):
         done = detect("-", *outputs, stdin=names)
-        assert (done.status, done.err.endswith(NOTHING_READ)) == (2, bool(names))
+        assert (done.status, done.err.endswith(NO_RESULT)) == (2, bool(names))
         assert snapshot(tree) == before
     assert detect("-", *outputs, stdin="broken.jpg\n").status == 1
     assert all("broken.jpg" in (tree / each).read_text() for each in outputs[1::2])
@@ -570,7 +570,7 @@ def test_folders_stay_as_they_are_for_nothing_on_stdin(detect, tree):
 @pytest.mark.parametrize("outputs", [["--csv", "a.csv", "--resume"], ["--jsonl", "-"]])
 def test_a_run_that_resumes_or_writes_to_stdout_may_read_nothing(detect, tree, outputs):
     done = detect("-", *outputs, stdin="no.jpg\n")
-    assert (done.status, NOTHING_READ in done.err) == (1, False)
+    assert (done.status, NO_RESULT in done.err) == (1, False)
 
 
 def test_single_picture_is_written_to_a_named_file(detect, tree):

@@ -11,7 +11,7 @@ from engine import extras
 from engine.errors import InputError
 from engine.files.naming import shown
 
-Look: TypeAlias = Literal["bars", "rows", "squares"]  # what a code is made of
+Look: TypeAlias = Literal["bars", "rows", "squares", "strips"]  # what a code is made of
 
 _ROWS = "PDF417 CompactPDF417 MicroPDF417"
 # 1-D codes that always have a checksum, or whose every character is checked by its pattern
@@ -73,6 +73,7 @@ class ClassFormats:
         self.checked = checked | self.rows
         # a part of its bars may be a code of the same format, without any error
         self.divisible = frozenset(zxing.barcode_formats_list(zxing.BarcodeFormat.ITF))
+        self.strips = frozenset((zxing.BarcodeFormat.RMQRCode,))  # of squares, hard to find
         self.easily_misread = self.linear | self.rows
 
     def of(self, class_id: int) -> frozenset[Any]:

@@ -62,13 +62,15 @@ class _Variant(NamedTuple):
 
 
 # The first one reads nine of ten codes that any reads; on bars and rows a second one must agree.
-# Some 2-D codes are read only from the very pixels of the picture.
+# Some 2-D codes are read only from the very pixels of the picture. zxing-cpp finds few rMQR codes
+# in one look, even with the exact direction, and most with large modules.
 _VARIANTS: dict[Look, tuple[_Variant, ...]] = {
     "squares": (
         _Variant(1.2),
         _Variant(2, is_thorough=True),
         _Variant(1, is_thorough=True, is_upright=False),
     ),
+    "strips": (_Variant(4, is_thorough=True),),
     "rows": (_Variant(1.2), _Variant(1.4), _Variant(1.7)),
     "bars": (
         _Variant(1.5, most_lines=24),
@@ -339,8 +341,12 @@ class CodeReader:
         was_read: bool,
     ) -> Iterator[_Reading]:
         """Yield what each way to look at a box says of a code in it."""
-        for look, of_look in self._formats.by_look(formats):
-            crop = Crop.of(picture, box, has_squares=look == "squares", is_close=is_close)
+        looks = [*self._formats.by_look(formats)]
+        if self._formats.strips & frozenset(formats):  # after what is found more often
+            looks.append(("strips", self._formats.strips))
+        for look, of_look in looks:
+            squares = look in ("squares", "strips")
+            crop = Crop.of(picture, box, has_squares=squares, is_close=is_close)
             if crop is None:
                 return
             turned: tuple[View, float] | None = None

@@ -334,6 +334,16 @@ def test_the_last_look_at_a_2d_code_is_at_the_pixels_of_the_picture(reader, monk
     assert max(each.size for each in looks[1:]) < 650_000  # but for the picture itself
 
 
+def test_most_turned_strips_of_squares_are_read(reader):
+    read = 0
+    for angle in range(7, 360, 15):
+        strip = symbol(f"a strip {angle}", "RMQRCode", scale=3)
+        pixels = page((strip, (300, 200), angle))
+        _, codes = reader.read(pixels, boxes((230, 130, 370, 270, QR, 0.9)))
+        read += f"a strip {angle}" in texts(codes)
+    assert read >= 22
+
+
 def test_a_code_that_is_taken_for_two_classes_is_read_once(reader, monkeypatch):
     looks = []
 

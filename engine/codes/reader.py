@@ -24,12 +24,12 @@ from engine.codes.busy import busy_parts
 from engine.codes.deskew import ALL_LINES, Crop, View
 from engine.codes.formats import ClassFormats, Look, library
 from engine.codes.grey import grey_of
-from engine.codes.neighbours import Line, are_of_one_code
 from engine.vision.boxes import Boxes
 from engine.vision.code import Code, Corners, Point
 from engine.vision.detection import Box
 
 _READ_SCORE = 1.0  # of a code that was read and not detected
+_STRIP = 1.2  # from how many times its width a box may be around a strip; squares are not
 _MAX_CROPS = 200  # of a picture, the best boxes first: each takes milliseconds
 _BARS_SHARE = 0.4  # of the height of bars, in the middle, that is read
 _LINES = 2  # every second line is read of bars that are turned or made smaller
@@ -102,15 +102,6 @@ class _Reading(NamedTuple):
     def area(self) -> float:
         return self.box.width * self.box.height
 
-    @property
-    def line(self) -> Line:
-        """The line through the middle of the bars of a 1-D code."""
-        one, two, three, four = self.code.corners
-        return _middle(one, four), _middle(two, three)
-
-    def of_line(self, left: Point, right: Point) -> _Reading:
-        return self._replace(code=replace(self.code, corners=(left, right, right, left)))
-
     def encloses(self, point: Point) -> bool:
         """Tell whether a point is inside the corners, which go around a convex outline."""
         one, two, three, four = self.code.corners
@@ -159,7 +150,7 @@ class CodeReader:
             is_another = row < _MAX_CROPS and not any(_are_alike(box, each) for each in done)
             if formats and (first or is_another):
                 read = self._read_box(picture, box, formats, first, is_detected=True)
-                if read and not self._is_known(picture, read, found.values()):
+                if read and not self._is_known(read, found.values()):
                     found[row] = self._whole_bars(picture, read)
                     done.append(box)
         added: list[tuple[int, _Reading]] = []
@@ -167,13 +158,12 @@ class CodeReader:
             number = self._formats.class_of(reading.zxing_format)
             if number is None or (classes is not None and number not in classes):
                 continue
-            known = [*found.values(), *(each for _, each in added)]
-            if self._is_known(picture, reading, known) or self._is_inside(reading, known):
+            if self._is_known(reading, found.values()) or self._is_inside(reading, found.values()):
                 continue
             alike = frozenset((reading.zxing_format,))
             around = _square_around(reading.box)
             read = self._read_box(picture, around, alike, reading, is_detected=False)
-            if read and not self._is_known(picture, read, known):
+            if read:
                 added.append((number, self._whole_bars(picture, read)))
         codes = [found[row].code if row in found else None for row in range(len(rows))]
         if not added:
@@ -230,45 +220,30 @@ class CodeReader:
         is_inside = box.left <= x <= box.right and box.top <= y <= box.bottom
         return is_inside and reading.zxing_format in formats
 
-    def _is_known(self, picture: Array, reading: _Reading, others: Iterable[_Reading]) -> bool:
+    def _is_known(self, reading: _Reading, others: Iterable[_Reading]) -> bool:
         """Tell whether the same symbol was read before: the same text at the same place.
 
         Of a 1-D code some rows may say only a part, above all of ITF, which checks nothing.
         """
+        if reading.zxing_format not in self._formats.linear:
+            return any(self._is_again(reading, each) for each in others)
         return any(
-            self._is_again(picture, reading, each) or self._is_part(picture, reading, each)
+            reading.code.format == each.code.format
+            and reading.code.text in each.code.text
+            and _meet(reading.box, each.box)
             for each in others
         )
 
-    def _is_again(self, picture: Array, reading: _Reading, earlier: _Reading) -> bool:
-        """Tell whether two readings of one text are of one symbol, not of a neighbour."""
+    def _is_again(self, reading: _Reading, earlier: _Reading) -> bool:
+        """Tell whether two readings of one text are of one symbol, not of a neighbour.
+
+        Boxes of turned neighbours meet; but lines of the same bars have no area in common.
+        """
         if not reading.says_the_same(earlier):
             return False
-        if reading.encloses(earlier.centre) or earlier.encloses(reading.centre):
-            return True
-        is_linear = reading.zxing_format in self._formats.linear
-        return is_linear and are_of_one_code(picture, reading.line, earlier.line)
-
-    def _is_part(self, picture: Array, reading: _Reading, earlier: _Reading) -> bool:
-        """Tell whether a text is a part of one that the same bars say."""
-        return (
-            reading.zxing_format in self._formats.linear
-            and reading.code.format == earlier.code.format
-            and len(reading.code.text) < len(earlier.code.text)
-            and reading.code.text in earlier.code.text
-            and self._whole_bars(picture, earlier).encloses(reading.centre)
-        )
-
-    def _apart(self, picture: Array, reading: _Reading) -> Iterator[_Reading]:
-        """Yield a reading, or two of a 1-D code: zxing-cpp joins those of codes that lie below."""
-        one, two, three, four = reading.code.corners
-        if reading.zxing_format in self._formats.linear and not are_of_one_code(
-            picture, (one, two), (four, three)
-        ):
-            yield reading.of_line(one, two)
-            yield reading.of_line(four, three)
-        else:
-            yield reading
+        if reading.zxing_format in self._formats.linear:
+            return _meet(reading.box, earlier.box)
+        return reading.encloses(earlier.centre) or earlier.encloses(reading.centre)
 
     def _is_inside(self, reading: _Reading, others: Iterable[_Reading]) -> bool:
         """Tell whether bars are a part of others, which a row of pixels leaves when turned."""
@@ -342,8 +317,9 @@ class CodeReader:
     ) -> Iterator[_Reading]:
         """Yield what each way to look at a box says of a code in it."""
         looks = [*self._formats.by_look(formats)]
-        if self._formats.strips & frozenset(formats):  # after what is found more often
-            looks.append(("strips", self._formats.strips))
+        sides = sorted((box.width, box.height))
+        if self._formats.strips & frozenset(formats) and sides[1] > _STRIP * sides[0]:
+            looks.append(("strips", self._formats.strips))  # after what is found more often
         for look, of_look in looks:
             squares = look in ("squares", "strips")
             crop = Crop.of(picture, box, has_squares=squares, is_close=is_close)
@@ -381,8 +357,6 @@ class CodeReader:
                     codes.sort(key=lambda code: len(code.text), reverse=True)
                 for code in codes:
                     reading = self._reading(code, map(upright.in_picture, _corners(code)))
-                    parts = self._apart(picture, reading)
-                    reading = min(parts, key=lambda each: _distance(box, each.centre))
                     if self._fits(reading, box, formats):
                         reading = reading._replace(is_tight=variant.slack == _TIGHT)
                         if turned and upright is turned[0]:  # the next look is only at this code
@@ -395,9 +369,8 @@ class CodeReader:
         for view, formats, is_thorough, shrinks in self._views(picture):
             for code in self._decoded(view.grey, formats, is_thorough=is_thorough, shrinks=shrinks):
                 reading = self._reading(code, map(view.in_picture, _corners(code)))
-                for part in self._apart(picture, reading):
-                    if not any(self._is_again(picture, part, each) for each in readings):
-                        readings.append(part)
+                if not any(self._is_again(reading, each) for each in readings):
+                    readings.append(reading)
         return readings
 
     def _views(self, picture: Array) -> Iterator[tuple[View, Collection[Any], bool, bool]]:
@@ -539,10 +512,6 @@ def _is_whole_itf(picture: Array, reading: _Reading) -> bool:
     return bool(noise < _MOST_NOISE * steps[bars.left : bars.right].mean())
 
 
-def _middle(one: Point, other: Point) -> Point:
-    return (one[0] + other[0]) / 2, (one[1] + other[1]) / 2
-
-
 def _side(box: Box) -> float:
     return max(box.width, box.height)
 
@@ -556,6 +525,12 @@ def _square_around(box: Box, *, size: float = 1.0) -> Box:
     x, y = (box.left + box.right) / 2, (box.top + box.bottom) / 2
     half = size * max(box.width, box.height) / 2
     return Box(x - half, y - half, x + half, y + half)
+
+
+def _meet(one: Box, other: Box) -> bool:
+    across = min(one.right, other.right) - max(one.left, other.left)
+    down = min(one.bottom, other.bottom) - max(one.top, other.top)
+    return across >= 0 and down >= 0
 
 
 def _are_alike(one: Box, other: Box) -> bool:

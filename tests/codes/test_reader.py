@@ -1,7 +1,6 @@
 """Codes are read, in boxes and without them, and no text is trusted too early."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -46,78 +45,18 @@ def test_turned_bars_are_read(reader):
     assert codes[0].format == "Code 128"
 
 
-def beside(*images):
-    """Return images next to each other, and the middle of each relative to that of all."""
-    sheet = Image.new("L", (sum(each.width for each in images), images[0].height), 255)
-    left, middles = 0, []
-    for image in images:
-        sheet.paste(image, (left, 0))
-        middles.append(left + image.width / 2 - sheet.width / 2)
-        left += image.width
-    return sheet, middles
-
-
 @pytest.mark.parametrize("kind", ["QRCode", "DataMatrix"])
 @pytest.mark.parametrize("angle", [20, 45])
 def test_turned_neighbours_that_say_the_same_are_both_read(reader, kind, angle):
     one = symbol("SAME", kind)
-    sheet, _ = beside(one, one)
+    sheet = Image.new("L", (2 * one.width, one.height), 255)
+    for left in (0, one.width):
+        sheet.paste(one, (left, 0))
     pixels = page((sheet, (300, 200), angle))
     _, codes = reader.read(pixels, boxes())
     assert texts(codes) == ["SAME", "SAME"]
     (one_x, one_y), (other_x, other_y) = (np.mean(code.corners, axis=0) for code in codes)
     assert np.hypot(one_x - other_x, one_y - other_y) == pytest.approx(one.width, abs=4)
-
-
-@pytest.mark.parametrize("angle", [35, 45, 55, 130, 225])
-@pytest.mark.parametrize(
-    ("kind", "one", "other"),
-    [
-        ("Code128", "ABC-1234", "ABC-1234"),
-        ("Code128", "ABC-1234", "ABC-12"),
-        ("EAN13", "400638133393", "400638133393"),
-        ("ITF", "12345678", "123456"),
-    ],
-)
-def test_turned_bars_next_to_others_that_say_the_same_are_both_read(
-    reader, kind, one, other, angle
-):
-    sheet, middles = beside(*(symbol(content, kind, scale=2) for content in (one, other)))
-    size, half = (700, 700), 0.36 * sheet.width / 2 + 30
-    c, s = np.cos(np.deg2rad(angle)), np.sin(np.deg2rad(angle))
-    places = [(350 + c * each, 350 - s * each) for each in middles]
-    rows = [(x - half, y - half, x + half, y + half, BARCODE, 0.9) for x, y in places]
-    _, codes = reader.read(page((sheet, (350, 350), angle), size=size), boxes(*rows, size=size))
-    for code, place, said in zip(codes, places, (one, other), strict=True):
-        assert code.text.startswith(said)
-        assert np.mean(code.corners, axis=0) == pytest.approx(place, abs=10)
-
-
-@pytest.mark.parametrize("angle", [0, 8, 90, 184])
-def test_bars_below_others_that_say_the_same_are_two_codes(reader, angle):
-    """zxing-cpp takes them for one, the middle of which is between them."""
-    bars = symbol("ABC-1234", "Code128", scale=3)
-    bars = bars.crop((0, 0, bars.width, 80))
-    size, sheet = (700, 700), Image.new("L", (bars.width, 160), 255)
-    for top in (0, 80):
-        sheet.paste(bars, (0, top))
-    c, s = np.cos(np.deg2rad(angle)), np.sin(np.deg2rad(angle))
-    _, codes = reader.read(page((sheet, (350, 350), angle), size=size), boxes())
-    assert texts(codes) == ["ABC-1234"] * 2
-    middles = sorted(np.mean(code.corners, axis=0).tolist() for code in codes)
-    expected = sorted([350 + s * y, 350 + c * y] for y in (-34, 46))
-    assert np.array(middles) == pytest.approx(np.array(expected), abs=12)
-
-
-@pytest.mark.parametrize("angle", [0, 4, 90, 184, 266])
-def test_bars_higher_than_long_are_one_code(reader, angle):
-    bars = symbol("0123456", "UPCE", scale=2)
-    bars = bars.resize((bars.width, 3 * bars.width), Image.Resampling.NEAREST)
-    size, row = (700, 700), (160, 160, 540, 540, BARCODE, 0.9)
-    pixels = page((bars, (350, 350), angle), size=size)
-    for seen in (boxes(), boxes(row, size=size)):
-        _, codes = reader.read(pixels, seen)
-        assert len(codes) == 1
 
 
 def test_a_code_without_a_box_gets_its_own(reader):
@@ -174,11 +113,9 @@ class Said:
     def __init__(self, text, name, size):
         self.text, self.bytes = text, text.encode()
         self.format = getattr(zxing.BarcodeFormat, name)
-        x, y = size[0] / 2, size[1] / 2
-        places = (x - 20, y - 5), (x + 20, y - 5), (x + 20, y + 5), (x - 20, y + 5)
+        corner = type("Corner", (), {"x": size[0] / 2, "y": size[1] / 2})
         names = ("top_left", "top_right", "bottom_right", "bottom_left")
-        corners = [SimpleNamespace(x=x, y=y) for x, y in places]
-        self.position = SimpleNamespace(**dict(zip(names, corners, strict=True)))
+        self.position = type("Place", (), dict.fromkeys(names, corner))
 
 
 @pytest.mark.parametrize("angle", [0, 90, 180, 20, -35])
@@ -203,7 +140,7 @@ def test_corners_of_bars_enclose_all_of_them(reader, angle):
         ("1234", ["1234"], "1234"),
         ("1234", ["5678", "5678"], "5678"),
         ("1234", ["5678", "9012"], None),
-        ("1234", [], None),  # ITF has no checksum, and these bars go on
+        ("1234", [], None),  # ITF has no checksum, and there is no picture
         (None, ["1234"], None),
         (None, ["1234", None, None, None, "1234"], "1234"),
         (None, [None, None, "1234", "1234"], None),  # close looks may leave out the same bars
@@ -335,13 +272,18 @@ def test_the_last_look_at_a_2d_code_is_at_the_pixels_of_the_picture(reader, monk
 
 
 def test_most_turned_strips_of_squares_are_read(reader):
-    read = 0
-    for angle in range(7, 360, 15):
+    """Boxes of strips that lie along a diagonal look like those of squares."""
+    read = asked = 0
+    for angle in range(1, 360, 4):
         strip = symbol(f"a strip {angle}", "RMQRCode", scale=3)
-        pixels = page((strip, (300, 200), angle))
-        _, codes = reader.read(pixels, boxes((230, 130, 370, 270, QR, 0.9)))
+        width, height = strip.rotate(angle, expand=True).size
+        if max(width, height) < 1.25 * min(width, height):
+            continue
+        box = (300 - width / 2, 200 - height / 2, 300 + width / 2, 200 + height / 2, QR, 0.9)
+        _, codes = reader.read(page((strip, (300, 200), angle)), boxes(box))
+        asked += 1
         read += f"a strip {angle}" in texts(codes)
-    assert read >= 22
+    assert read >= 0.75 * asked
 
 
 def test_a_code_that_is_taken_for_two_classes_is_read_once(reader, monkeypatch):
@@ -359,7 +301,6 @@ def test_a_code_that_is_taken_for_two_classes_is_read_once(reader, monkeypatch):
 
 
 ROWS = ((250, 150, 350, 250, PDF417, 0.9),)
-BARS = np.random.default_rng(0).choice(np.uint8([0, 255]), (1, 300, 1)).repeat(2, 1).repeat(400, 0)
 BOX = ((250, 150, 350, 250, BARCODE, 0.9),)
 
 
@@ -374,7 +315,7 @@ def said_for(reader, monkeypatch, name, whole, crops, box=BOX):
 
     monkeypatch.setattr(reader, "_decoded", decoded)
     try:
-        return texts(reader.read(BARS, boxes(*box))[1])
+        return texts(reader.read(np.zeros((400, 600, 3), np.uint8), boxes(*box))[1])
     finally:
         monkeypatch.undo()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from engine.cli._json_report import JsonReport, refuse_others
 from engine.cli._table import Cell, align
+from engine.cli._write_all import write_all
 from engine.errors import InputError
 from engine.evaluate.mot import Tally, tally
 from engine.evaluate.mot_files import find_pairs, read_tracks
@@ -63,13 +64,20 @@ def run(arguments: argparse.Namespace) -> int:
     if not any(each.objects for each in tallies.values()):
         raise InputError(f"{shown(truth)}: has no boxes that count")
     total = Tally.total(tallies.values())
-    if document:
-        sequences = [{"name": name, **each.to_dict()} for name, each in tallies.items()]
-        document.write_report(
-            ground_truth=truth, tracks=found, **total.to_dict(), sequences=sequences
-        )
-    if document is None or not document.is_stdout:
+
+    def save() -> None:
+        if document:
+            sequences = [{"name": name, **each.to_dict()} for name, each in tallies.items()]
+            about = {"ground_truth": truth, "tracks": found}
+            document.write_report(**about, **total.to_dict(), sequences=sequences)
+
+    def show() -> None:
         print(*_lines(tallies, total), sep="\n")
+
+    if document and document.is_stdout:
+        save()
+    else:
+        write_all([save], show)
     return 0
 
 

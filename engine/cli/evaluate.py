@@ -20,6 +20,7 @@ from engine.cli import FAILED, _model, _output_files, _sources
 from engine.cli._json_report import JsonReport
 from engine.cli._stderr import print_stderr
 from engine.cli._table import Cell, align
+from engine.cli._write_all import write_all
 from engine.errors import ImageError, InputError
 from engine.files import data_set_yaml
 from engine.files.naming import shown
@@ -167,15 +168,20 @@ def run(arguments: argparse.Namespace) -> int:
         for example in examples:
             counts = {"objects": len(example.objects), "detections": len(example.detections)}
             document.add({"path": example.path, "image_id": example.image_id, **counts})
-    try:  # files first: a stdout that is closed, as by head, must not lose them
-        if document and not document.is_stdout:
+
+    def save_json() -> None:
+        if document:
             document.write(ground_truth=source, **content)
-        if folders["save_coco"]:
-            coco_files.write(folders["save_coco"], truth, examples, overwrite=arguments.overwrite)
-        if folders["curves"]:
+
+    def save_coco() -> None:
+        if folder := folders["save_coco"]:
+            coco_files.write(folder, truth, examples, overwrite=arguments.overwrite)
+
+    def save_curves() -> None:
+        if folder := folders["curves"]:
             with _decoder(arguments) as decoder:
                 written = charts.write(
-                    folders["curves"],
+                    folder,
                     report,
                     examples,
                     read=partial(_picture, orient=not arguments.no_exif, decoder=decoder),
@@ -183,11 +189,14 @@ def run(arguments: argparse.Namespace) -> int:
                 )
             for path in written:
                 add_file(path)
-    finally:  # nor must a file that cannot be written lose what was measured
-        if document and document.is_stdout:
-            document.write(ground_truth=source, **content)
-        else:
-            print(*_lines(report, truth, about), sep="\n")
+
+    def show() -> None:
+        print(*_lines(report, truth, about), sep="\n")
+
+    if document and document.is_stdout:
+        write_all([save_coco, save_curves], save_json)
+    else:
+        write_all([save_json, save_coco, save_curves], show)
     if truth.has_no_labels:
         print_stderr("Error: no picture has a label file: nothing was measured. See --labels")
     return FAILED if failures or truth.problems or truth.has_no_labels else 0

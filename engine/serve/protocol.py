@@ -152,7 +152,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if not (self.parser.has_upgrade_offer or self._is_discarding):
             super().on_message_complete()
-            self.cycle.more_body = False  # which uvicorn leaves, after a response
+            if self.cycle.response_complete:  # before the end of the body
+                self.cycle.more_body = False
+                self._stop_idle_timer()  # it starts anew for the next request
             self.cycle.waiting_for_100_continue = False
 
     @property

@@ -364,10 +364,19 @@ def test_what_was_measured_is_printed_though_a_file_cannot_be_written(
     def fail(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device", "saved")
 
+    def leave(*_):
+        raise BrokenPipeError
+
     monkeypatch.setattr("engine.evaluate.coco_files.write", fail)
-    status, out, err = evaluate(dataset, "--save-coco", tmp_path / "saved")
+    options = ("--save-coco", tmp_path / "saved", "--curves", tmp_path / "curves")
+    status, out, err = evaluate(dataset, *options)
     assert (status, "4 pictures" in out) == (cli.FAILED, True)
     assert err.endswith("Error: saved: No space left on device\n")
+    assert [*(tmp_path / "curves").iterdir()]  # which is written after it
+
+    monkeypatch.setattr("engine.cli.evaluate._lines", leave)
+    status, _, err = evaluate(dataset, *options, "--overwrite")  # the user can mend the file
+    assert (status, err.splitlines()[-1]) == (cli.FAILED, "Error: saved: No space left on device")
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """evaluate --mot through the command line."""
 
+import errno
 import json
 import sys
 
@@ -53,6 +54,18 @@ def test_the_report_is_written_though_nobody_reads_the_table(here, monkeypatch):
         command = ["evaluate", "--mot", "truth", "found", "--json", "report.json"]
         assert cli.main(command) == cli.CLOSED_PIPE
     assert json.loads((here / "report.json").read_text())["misses"] == 4
+
+
+def test_the_table_is_printed_though_the_report_cannot_be_written(here, capsys, monkeypatch):
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", "report.json")
+
+    monkeypatch.setattr("engine.cli._json_report.write_new", fail)
+    command = ["evaluate", "--mot", "truth", "found", "--json", "report.json"]
+    assert cli.main(command) == cli.FAILED
+    out, err = capsys.readouterr()
+    assert "HOTA" in out
+    assert err == "Error: report.json: No space left on device\n"
 
 
 @pytest.mark.parametrize(

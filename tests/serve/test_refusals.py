@@ -131,6 +131,17 @@ def test_malformed_request_after_a_refused_one_is_answered(detector):
         assert lines.readline().startswith(b"HTTP/1.1 400 ")
 
 
+def test_time_for_a_body_that_was_answered_early_is_not_taken_from_the_next_request(detector):
+    head = b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
+    with serving(detector, idle_seconds=1.0) as server, plugged(server) as (plug, lines):
+        plug.sendall(head)
+        assert answer_in(lines)[0] == 404
+        for part in (b"bo", b"dy", CHECK):
+            time.sleep(0.6)
+            plug.sendall(part)
+        assert answer_in(lines)[0] == 200
+
+
 @pytest.mark.parametrize(
     ("field", "others"), [(b"Expect: 100-continue\r\n", 0), (b"", 1)], ids=["expect", "reserve"]
 )

@@ -75,7 +75,7 @@ template <typename PixelOf> DEVICE void finish_filters(const Inbox& inbox, const
             store_results(x, p, m, n, count);
         }
     }
-    __syncwarp();  // lanes have unequal numbers of columns, and barriers of a cluster need whole warps
+    __syncwarp();  // barriers of a cluster need whole warps
 }
 
 extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)

@@ -132,10 +132,10 @@ class _Kernels:
         self._target = target
         self._first = first
 
-    def tile(self, tile: Tile, shared: int) -> _Function:
-        assert shared <= most_shared_bytes(self._target.capability)
+    def tile(self, tile: Tile) -> _Function:
+        assert tile.shared_bytes <= most_shared_bytes(self._target.capability)
         library = build(tile, is_turing=self._target.capability < (8, 0))
-        return _Function(library, shared, self._first)
+        return _Function(library, tile.shared_bytes, self._first)
 
 
 def aligned(values: Array) -> Array:

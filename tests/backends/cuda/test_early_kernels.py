@@ -27,7 +27,7 @@ SMALL = Path(__file__).parents[3] / "cfg" / "yolov3-tiny.cfg"
 class NotedKernels:
     """Notes the tiles that it is asked for; its kernels do nothing."""
 
-    def __init__(self, precision: str, noted: list[tuple[str, object, int]]) -> None:
+    def __init__(self, precision: str, noted: list[tuple[str, object]]) -> None:
         self._precision = precision
         self._noted = noted
 
@@ -44,15 +44,14 @@ class NotedKernels:
         return b""
 
     def load(self, module: Any, image: bytes) -> None:
-        shared = 0 if isinstance(module, Unit) else module.shared_bytes
-        self._noted.append((self._precision, module, shared))
+        self._noted.append((self._precision, module))
 
-    def tile(self, tile: object, shared: int) -> Any:
-        self._noted.append((self._precision, tile, shared))
+    def tile(self, tile: object) -> Any:
+        self._noted.append((self._precision, tile))
         return SimpleNamespace(launch=lambda *arguments, **options: None)
 
     def launch(self, name: str, *arguments: object, **options: object) -> None:
-        self._noted.append((self._precision, unit_of(name), 0))
+        self._noted.append((self._precision, unit_of(name)))
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +63,10 @@ def plan() -> Plan:
 @pytest.mark.parametrize("precision", ["float32", "tf32", "float16"])
 def test_every_kernel_of_the_first_run_is_loaded_before(plan: Plan, precision: str) -> None:
     lowered = lowering.place(lowering.fuse(plan, Target(1, precision, (8, 6), 80)))
-    early: list[tuple[str, object, int]] = []
+    early: list[tuple[str, object]] = []
     context: Any = SimpleNamespace(kernels=lambda wanted: NotedKernels(wanted, early))
     _load_kernels(context, lowered)
-    asked: list[tuple[str, object, int]] = []
+    asked: list[tuple[str, object]] = []
     slices = lowered.layout.slices
     gpu = Gpu(
         lowered.target,
@@ -83,7 +82,7 @@ def test_every_kernel_of_the_first_run_is_loaded_before(plan: Plan, precision: s
         step.enqueue(gpu.of(step.op))
     assert len(set(asked)) > 2
     assert set(asked) < set(early)
-    ends = {unit.file for _, unit, _ in set(early) - set(asked) if isinstance(unit, Unit)}
+    ends = {unit.file for _, unit in set(early) - set(asked) if isinstance(unit, Unit)}
     expected = {f"vision/{name}.cu" for name in ("border", "nms", "pictures")}
     checked = {"ops/largest.cu"} if precision == "float16" else set()
     assert ends - {"vision/heads.cu"} == expected | checked

@@ -254,8 +254,8 @@ def test_every_tile_of_lines_fits_into_shared_memory() -> None:
             if each.supports(target, op):
                 tile = each.tile(target, op)
                 stages.add(tile.stages)
-                assert tile.shared_by(each.split) <= MOST_SHARED
-                assert each.split > 1 or tile.inbox_bytes(1) <= tile.ring_bytes
+                assert tile.shared_bytes <= MOST_SHARED
+                assert tile.has_room
     assert min(stages) == 2
 
 

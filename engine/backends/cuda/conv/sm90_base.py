@@ -252,7 +252,7 @@ def source(gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile) -> launch.Windows:
 
 
 def arguments(
-    gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile, *, blocks: int, split: int = 1, inbox: int = 0
+    gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile, *, blocks: int, inbox: int = 0
 ) -> KernelArgs:
     """Return the arguments for a grid of `blocks`, each of which prefetches some next weights."""
     grid, tiles_n, kept = finished(op), tile.across(op), kept_by(op)
@@ -278,12 +278,10 @@ def arguments(
         out_w=grid.width,
         slices=slices_of_tap,
         steps=tile.steps(op),
-        split=split,
         tiles_n=tiles_n,
         is_aligned=int(not written & gpu.target.misaligned),
         inbox=inbox,
         is_residual_far=int(residual_bytes > _NEAR),
-        by_split=Divisor.by(split),
         by_tiles_n=Divisor.by(tiles_n),
         by_out_h=Divisor.by(grid.height),
         by_out_w=Divisor.by(grid.width),

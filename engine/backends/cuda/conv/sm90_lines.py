@@ -93,7 +93,7 @@ class Lines(sm90_base.Sm90Algorithm):
         slices = -(-_slices(target, op) // self.split)  # of a block
         own = {"rows": _FILTERS, "columns": columns, "stages": 0, "consumers": 1, "blocks": 1}
         tile = self.tile_of(LinesTile, target, op, **own, patches=min(2, slices), patch=lines)
-        room = MOST_SHARED - _RESERVED - tile.inbox_bytes(self.split) - tile.ring_bytes
+        room = MOST_SHARED - _RESERVED - tile.inbox_bytes - tile.ring_bytes
         stages = min(room // tile.line_bytes, slices * _SIDE, self.ring)
         if self.ring <= _FEW_STAGES:
             return replace(tile, stages=stages)
@@ -110,8 +110,7 @@ class Lines(sm90_base.Sm90Algorithm):
         if self.split > _slices(target, op) or self._columns(target, op) is None:
             return False
         tile = self.tile(target, op)
-        sums = tile.inbox_bytes(1) if self.split == 1 else tile.outbox_bytes(self.split)
-        return tile.stages >= _FEWEST_STAGES and sums <= tile.ring_bytes
+        return tile.stages >= _FEWEST_STAGES and tile.has_room
 
     def _columns(self, target: Target, op: ops.Conv2d) -> int | None:
         """Return the fewest columns of a tile that need no more rounds than the widest tile."""
@@ -133,11 +132,10 @@ class Lines(sm90_base.Sm90Algorithm):
         return sm90_base.prepare(by_filters, op, tensor_cores.constants_of(target, op, constants))
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
-        tile, split = self.tile(gpu.target, op), self.split
+        tile = self.tile(gpu.target, op)
         tiles, (lines, pitch) = _tiles(op, tile.columns), tile.patch
-        blocks = gpu.rows(op.out) * tiles * tile.across(op) * split
-        inbox = tile.inbox(split) if split > 1 else 0
-        arguments = sm90_base.arguments(gpu, op, tile, blocks=blocks, split=split, inbox=inbox)
+        blocks = gpu.rows(op.out) * tiles * tile.across(op) * tile.split
+        arguments = sm90_base.arguments(gpu, op, tile, blocks=blocks, inbox=tile.inbox)
         source = sm90_base.source(gpu, op, tile)
         boxes = launch.boxes_map(source, height=lines, width=pitch, channels=tile.depth)
         own = Args(
@@ -147,8 +145,7 @@ class Lines(sm90_base.Sm90Algorithm):
             by_pitch=Divisor.by(pitch),
             by_tiles=Divisor.by(tiles),
         )
-        shared = tile.shared_by(split)
-        tensor_cores.launch(gpu, tile, blocks, boxes, own, arguments, shared=shared, cluster=split)
+        tensor_cores.launch(gpu, tile, blocks, boxes, own, arguments, cluster=tile.split)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         tile = self.tile(target, op)

@@ -69,6 +69,7 @@ _ROW_PADDING = 8  # results between the rows of the epilogue, as in ROW_PITCH of
 class SplitKTile(sm90_base.Sm90Tile):
     kernel: str = "sm90_splitk"
     together: Annotated[int, "TOGETHER"] = 1  # slices in a slot of the ring
+    split: Annotated[int, "SPLIT"] = 1  # blocks of a cluster, which share the sum
     upsample: int = 1  # how often a result is repeated in each direction
 
     @property
@@ -82,7 +83,8 @@ class SplitKTile(sm90_base.Sm90Tile):
 
     @property
     def shared_bytes(self) -> int:
-        return self._before_inbox + sm90_base.ALIGNMENT
+        is_inbox_after = self.inbox == self._before_inbox
+        return self._before_inbox + self.inbox_bytes * is_inbox_after + sm90_base.ALIGNMENT
 
     @property
     def ring_bytes(self) -> int:
@@ -96,31 +98,36 @@ class SplitKTile(sm90_base.Sm90Tile):
         """The ring, barriers and biases."""
         return self.ring_bytes + (self.stages + 1) * sm90_base.BARRIERS + self.bias_bytes
 
-    def inbox_bytes(self, split: int) -> int:
-        """Return the size of the partial sums of the columns that a block of a cluster owns."""
-        return split * self._sums_bytes(-(-self.columns // (_EIGHT * split)))
+    @property
+    def inbox_bytes(self) -> int:
+        """The partial sums of the columns that a block of a cluster owns."""
+        return self.split * self._sums_bytes(-(-self.columns // (_EIGHT * self.split)))
 
-    def inbox(self, split: int) -> int:
-        """Return the offset of the inbox.
+    @property
+    def inbox(self) -> int:
+        """The offset of the inbox.
 
         It lies after everything else if as many blocks still fit on an SM, else in the ring after
         the outbox.
         """
-        before, outbox = self._before_inbox, self.outbox_bytes(split)
-        size = self.inbox_bytes(split)
+        if self.split == 1:
+            return 0
+        before, outbox, size = self._before_inbox, self.outbox_bytes, self.inbox_bytes
         most = min(sm90_base.SM_SHARED // self.blocks - BLOCK_RESERVED, sm90_base.MOST_SHARED)
         fits_after = before + size + sm90_base.ALIGNMENT <= most
         return before if fits_after or outbox + size > self.ring_bytes else outbox
 
-    def shared_by(self, split: int) -> int:
-        """Return the shared memory of a block of a cluster."""
-        is_after = split > 1 and self.inbox(split) == self._before_inbox
-        return self.shared_bytes + (self.inbox_bytes(split) if is_after else 0)
-
-    def outbox_bytes(self, split: int) -> int:
-        """Return the size of the partial sums of the columns that other blocks own."""
+    @property
+    def outbox_bytes(self) -> int:
+        """The partial sums of the columns that other blocks own."""
         eights = self.columns // _EIGHT
-        return self._sums_bytes(eights - eights // split)
+        return self._sums_bytes(eights - eights // self.split)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether sums that pass through shared memory fit into the ring."""
+        sums = self.inbox_bytes if self.split == 1 else self.outbox_bytes
+        return sums <= self.ring_bytes
 
     def _sums_bytes(self, eights: int) -> int:
         return self.rows // _SIXTEEN * eights * _EIGHT_BYTES
@@ -169,16 +176,11 @@ class SplitK(sm90_base.Sm90Algorithm):
             self.columns, filters
         ):
             return False
-        if op.pool is not None:
-            if op.upsample is not None or 2 * max(op.stride) > _MOST_STRIDE:
-                return False
-            if tile.inbox_bytes(1) > tile.ring_bytes:
-                return False
-        if self.split == 1:
-            return True
-        if tile.outbox_bytes(self.split) > tile.ring_bytes:
+        if op.pool is not None and (op.upsample is not None or 2 * max(op.stride) > _MOST_STRIDE):
             return False
-        if tile.shared_by(self.split) > sm90_base.MOST_SHARED:
+        if self.split == 1:
+            return op.pool is None or tile.has_room
+        if not tile.has_room or tile.shared_bytes > sm90_base.MOST_SHARED:
             return False
         blocks = self._down(target, op) * tile.across(op) * self.split
         return blocks <= _MOST_BLOCKS and tile.steps(op) >= _LEAST_STEPS * self.split
@@ -190,12 +192,11 @@ class SplitK(sm90_base.Sm90Algorithm):
         return sm90_base.prepare(self.tile(target, op), op, own)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
-        tile, split = self.tile(gpu.target, op), self.split
-        blocks = self._down(gpu, op) * tile.across(op) * split
-        inbox = tile.inbox(split) if split > 1 else 0
-        arguments = sm90_base.arguments(gpu, op, tile, blocks=blocks, split=split, inbox=inbox)
-        shared, windows = tile.shared_by(split), self._windows(gpu, op, tile)
-        tensor_cores.launch(gpu, tile, blocks, windows, arguments, shared=shared, cluster=split)
+        tile = self.tile(gpu.target, op)
+        blocks = self._down(gpu, op) * tile.across(op) * tile.split
+        arguments = sm90_base.arguments(gpu, op, tile, blocks=blocks, inbox=tile.inbox)
+        windows = self._windows(gpu, op, tile)
+        tensor_cores.launch(gpu, tile, blocks, windows, arguments, cluster=tile.split)
 
     def _windows(self, gpu: Gpu, op: ops.Conv2d, tile: SplitKTile) -> ctypes.Structure:
         """Return the tensor map that tells how the input is loaded."""

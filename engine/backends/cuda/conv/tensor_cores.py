@@ -97,15 +97,10 @@ def factors(values: NDArray[np.float32], mode: int) -> NDArray[np.generic]:
 
 
 def launch(
-    gpu: Gpu,
-    tile: Tile,
-    blocks: int,
-    *arguments: ctypes.Structure,
-    shared: int | None = None,
-    cluster: int = 1,
+    gpu: Gpu, tile: Tile, blocks: int, *arguments: ctypes.Structure, cluster: int = 1
 ) -> None:
     """Enqueue a tile's kernel, which from Hopper on may start before the previous one ends."""
-    gpu.kernels.tile(tile, tile.shared_bytes if shared is None else shared).launch(
+    gpu.kernels.tile(tile).launch(
         (blocks, 1, 1),
         tile.threads,
         arguments,

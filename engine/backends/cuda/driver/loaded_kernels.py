@@ -60,9 +60,9 @@ class Kernels:
             all_shared=all_shared and self._is_early,
         )
 
-    def tile(self, tile: Tile, shared: int) -> Function:
+    def tile(self, tile: Tile) -> Function:
         """Return the tensor-core kernel for this tile with its dynamic shared memory."""
-        return self._function(tile, tile.kernel, shared)
+        return self._function(tile, tile.kernel, tile.shared_bytes)
 
     def close(self) -> None:
         """Unload all modules; the context must be current."""

@@ -37,7 +37,7 @@ class Launched:
     def launch(self, name: str, *_: object, **__: object) -> None:
         self.units.add(unit_of(name))
 
-    def tile(self, tile: Tile, shared: int) -> Any:
+    def tile(self, tile: Tile) -> Any:
         self.tiles.add(tile)
         return SimpleNamespace(launch=_do_nothing)
 

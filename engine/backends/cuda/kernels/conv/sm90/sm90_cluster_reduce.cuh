@@ -36,7 +36,7 @@ struct Inbox {
 
 DEVICE int first_column_group(const KernelArgs& p, int rank)
 {
-    return divide(rank * COLUMN_GROUPS, p.by_split);
+    return rank * COLUMN_GROUPS / SPLIT;
 }
 
 // `shared` is the size of the buffers that the inbox may replace.
@@ -49,7 +49,7 @@ DEVICE Inbox inbox_at(unsigned base, unsigned full, const KernelArgs& p, int ran
 DEVICE void expect_inbox(const Inbox& inbox, const KernelArgs& p)
 {
     mbarrier_init(inbox.full, 1);
-    mbarrier_expect_bytes(inbox.full, (p.split - 1) * ROW_GROUPS * inbox.count * GROUP_BYTES);
+    mbarrier_expect_bytes(inbox.full, (SPLIT - 1) * ROW_GROUPS * inbox.count * GROUP_BYTES);
 }
 
 // The address in an outbox of an owner's first column group; this block's own columns are not in it.
@@ -84,7 +84,7 @@ DEVICE void write_outbox(const Sum (&sum)[M_BLOCKS][BN / 2], const KernelArgs& p
         }
         to += GROUP_BYTES;
     }
-    if (p.split > 1) fence_async_proxy();
+    if (SPLIT > 1) fence_async_proxy();
     __syncwarp();
 }
 
@@ -92,7 +92,7 @@ DEVICE void write_outbox(const Sum (&sum)[M_BLOCKS][BN / 2], const KernelArgs& p
 DEVICE void send_outbox(const KernelArgs& p, const Inbox& inbox, int rank, int first, unsigned base)
 {
     const int owner = threadIdx.x % 32;
-    if (owner < p.split && owner != rank) {
+    if (owner < SPLIT && owner != rank) {
         const int begin = first_column_group(p, owner);
         const int bytes = (first_column_group(p, owner + 1) - begin) * GROUP_BYTES;
         const unsigned from = outbox_of(base, inbox, begin);
@@ -110,9 +110,9 @@ DEVICE void send_outbox(const KernelArgs& p, const Inbox& inbox, int rank, int f
 DEVICE void exchange_sums(const Sum (&sum)[M_BLOCKS][BN / 2], const KernelArgs& p, const Inbox& inbox,
     int rank, int first, unsigned base, unsigned char* memory)
 {
-    if (p.split > 1 && !inbox.is_apart) cluster_arrive();
+    if (SPLIT > 1 && !inbox.is_apart) cluster_arrive();
     write_outbox(sum, p, inbox, rank, first, base, memory);
-    if (p.split > 1) {
+    if (SPLIT > 1) {
         cluster_wait();
         send_outbox(p, inbox, rank, first, base);
     }
@@ -121,7 +121,7 @@ DEVICE void exchange_sums(const Sum (&sum)[M_BLOCKS][BN / 2], const KernelArgs& 
 // Waits for the sums of other blocks.
 DEVICE void wait_for_inbox(const Inbox& inbox, const KernelArgs& p)
 {
-    if (p.split == 1) return;
+    if (SPLIT == 1) return;
     mbarrier_wait(inbox.full, 0);
     __syncwarp();
     cluster_arrive();  // this block's outbox has been sent
@@ -132,7 +132,7 @@ DEVICE void end_producer(const Inbox& inbox, const KernelArgs& p)
 {
     __syncwarp();
     launch_dependents();  // earlier, they would take resources from this kernel
-    if (p.split > 1) {
+    if (SPLIT > 1) {
         if (!inbox.is_apart) cluster_arrive();
         cluster_wait();
         cluster_arrive();
@@ -200,7 +200,7 @@ template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, co
             from[i] = sums + (rows * inbox.count + group) * GROUP_BYTES + pair % 8 * 64;
         }
 #pragma unroll 1
-        for (int r = 0; r < p.split; ++r) {
+        for (int r = 0; r < SPLIT; ++r) {
             UNROLL(i, SUMS_IN_FLIGHT) {
                 UNROLL(c, 4) {
                     const FourSums part = reinterpret_cast<const FourSums*>(from[i])[c];

@@ -62,7 +62,7 @@ template <typename PixelOf> DEVICE void finish_filters(const Inbox& inbox, const
         UNROLL(c, 8) x[c] = bias[c];
         const unsigned char* from = sums + column / 8 * GROUP_BYTES + column % 8 / 2 * 16 + column % 2 * 4;
 #pragma unroll 1
-        for (int r = 0; r < p.split; ++r) {
+        for (int r = 0; r < SPLIT; ++r) {
             UNROLL(c, 8) x[c] += *reinterpret_cast<const float*>(from + c * 64);
             from += ROW_GROUPS * inbox.count * GROUP_BYTES;
         }
@@ -92,16 +92,16 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const unsigned inbox_full = patch_empty + 8 * PATCHES;
     const int group = warp_index() / 4;
     const bool is_producer = group == CONSUMERS;
-    const int index = divide(blockIdx.x, p.by_split);
-    const int rank = blockIdx.x - index * p.split;
+    const int index = blockIdx.x / SPLIT;
+    const int rank = blockIdx.x % SPLIT;
     const Tile tile = tile_at(p, index);
     const int row = divide(tile.down, o.by_tiles);
     const int pitch = p.out_w + 1;
     const int start = (tile.down - row * o.tiles) * BN;
     const int top = divide(start, o.by_pitch);
     const int left = start - top * pitch;
-    const int first = divide(rank * p.slices, p.by_split);
-    const int end = divide((rank + 1) * p.slices, p.by_split);
+    const int first = rank * p.slices / SPLIT;
+    const int end = (rank + 1) * p.slices / SPLIT;
     float* bias = reinterpret_cast<float*>(memory + (inbox_full + 16 - shared_address(memory)));
     const Inbox inbox = inbox_at(base, inbox_full, p, rank, full - base);
 
@@ -115,11 +115,11 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             mbarrier_init(patch_full + 8 * s, 1);
             mbarrier_init(patch_empty + 8 * s, 4 * CONSUMERS);
         }
-        if (p.split > 1) expect_inbox(inbox, p);
+        if (SPLIT > 1) expect_inbox(inbox, p);
         mbarrier_init_fence();
     }
     __syncthreads();
-    if (p.split > 1 && inbox.is_apart) cluster_arrive();  // this block's inbox barrier is initialized
+    if (SPLIT > 1 && inbox.is_apart) cluster_arrive();  // this block's inbox barrier is initialized
 
     if (is_producer) {
         if (is_elected()) {
@@ -235,6 +235,6 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         named_barrier(1, 128 * CONSUMERS);  // this block's own share has been written
         wait_for_inbox(inbox, p);
         finish_filters(inbox, bias, p, n0, residual, buffer + p.inbox, pixel_of);
-        if (p.split > 1) cluster_wait();  // a block must exist until what it sent has arrived
+        if (SPLIT > 1) cluster_wait();  // a block must exist until what it sent has arrived
     }
 }

@@ -35,13 +35,13 @@ struct KernelArgs {
     int stride_y, stride_x;  // from the window of one pixel of the output to the next
     int top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch, kept_pitch;
-    int split, tiles_n, is_aligned;
+    int tiles_n, is_aligned;
     int inbox;            // its offset from the pipeline's buffers, in bytes
     int is_residual_far;  // the residual is larger than what the L2 holds
     int entries, box;     // of an anchor, if the output of [yolo] is computed
     float scale_x_y;
     float residual_scale, out_factor;  // of results in bytes: the value of a step, steps of a value
-    Divisor by_split, by_tiles_n, by_out_h, by_out_w, by_slices, by_taps_x;
+    Divisor by_tiles_n, by_out_h, by_out_w, by_slices, by_taps_x;
 };
 
 // The coordinates of a tile; tiles of neighbouring filters come first.

@@ -12,13 +12,14 @@
 // A thread block computes a tile of BM x BN. A producer thread keeps a ring of STAGES slots full, each of
 // TOGETHER slices, BM x BK of input and BN x BK of weights: at small tiles the barriers of a slot take as long
 // as the products of a slice. CONSUMERS warpgroups multiply BM / CONSUMERS rows each. With
-// `split` > 1 each block of a cluster sums a part of k, see sm90_cluster_reduce.cuh. Weights do not
+// SPLIT > 1 each block of a cluster sums a part of k, see sm90_cluster_reduce.cuh. Weights do not
 // depend on the previous layer and are loaded before the wait for it. On a small map a block computes one
-// tile and its code is cold, so the activations are compile-time constants and loads are issued as early
-// as possible.
+// tile and its code is cold, so what would choose between paths is a compile-time constant, and loads are
+// issued as early as possible.
 //
 // Compile-time constants: BM BN BK STAGES CONSUMERS BLOCKS (resident per SM), KIND and LAST
 // (activations), OUT_BYTES of a result
+//   SPLIT     blocks of a cluster, which share the sum
 //   WHOLE     filters come in eights and begin on 16 bytes; code for the other cases is left out
 //   YOLO      output of a detection layer, see output_type.cuh
 //   REPEATED  upsampling of the result, with WHOLE only
@@ -56,14 +57,14 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const int group = warp_index() / 4;
     const int warp = warp_index() % 4;
     const bool is_producer = group == CONSUMERS;
-    const int index = divide(blockIdx.x, p.by_split);
-    const int rank = blockIdx.x - index * p.split;
+    const int index = blockIdx.x / SPLIT;
+    const int rank = blockIdx.x % SPLIT;
     const Tile tile = tile_at(p, index);
     const int m0 = tile.down * (BM / CELLS);
     const int n0 = tile.across * BN;
     const int slots = p.steps / TOGETHER;
-    const int first = divide(rank * slots, p.by_split);
-    const int end = divide((rank + 1) * slots, p.by_split);
+    const int first = rank * slots / SPLIT;
+    const int end = (rank + 1) * slots / SPLIT;
     const unsigned inbox_full = empty + 8 * STAGES;
     float* bias = reinterpret_cast<float*>(memory + (inbox_full + 16 - shared_address(memory)));
     const Inbox inbox = inbox_at(base, inbox_full, p, rank, BUFFER_BYTES);
@@ -74,11 +75,11 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             mbarrier_init(full + 8 * s, 1);
             mbarrier_init(empty + 8 * s, 4 * CONSUMERS);  // each warp releases slots for itself
         }
-        if (p.split > 1) expect_inbox(inbox, p);
+        if (SPLIT > 1) expect_inbox(inbox, p);
         mbarrier_init_fence();
     }
     __syncthreads();
-    if (p.split > 1 && inbox.is_apart) cluster_arrive();  // this block's inbox barrier is initialized
+    if (SPLIT > 1 && inbox.is_apart) cluster_arrive();  // this block's inbox barrier is initialized
 
     if (is_producer) {
         if (is_elected()) {
@@ -131,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         const int first_row = group * M_BLOCKS * 64 + warp * 16;
 #if MODE != 4
         ResidualVectors residual;
-        if (EARLY_RESIDUALS && CELLS == 1 && p.split == 1) {
+        if (EARLY_RESIDUALS && CELLS == 1 && SPLIT == 1) {
             mbarrier_wait(full, 0);  // the previous kernel has ended
             issue_residual_loads(residual, p, m0 + first_row, n0, 0);
         }
@@ -168,11 +169,11 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         unsigned char* buffer = memory + (base - shared_address(memory));
         named_barrier(1, 128 * CONSUMERS);  // the ring has been read; its memory takes the sums or the rows
         auto pixel_of = [&](int row) { return m0 + row < p.pixels ? m0 + row : -1; };
-        if (p.split > 1 || CELLS > 1) {
+        if (SPLIT > 1 || CELLS > 1) {
             exchange_sums(sum, p, inbox, rank, first_row / 16, base, buffer);
             named_barrier(1, 128 * CONSUMERS);  // this block's own share has been written
             reduce_and_finish(inbox, bias, p, n0, buffer + p.inbox, pixel_of);
-            if (p.split > 1) cluster_wait();  // a block must exist until what it sent has arrived
+            if (SPLIT > 1) cluster_wait();  // a block must exist until what it sent has arrived
             return;
         }
 #if MODE == 4

@@ -62,7 +62,7 @@ class Sm90Tile(Tile):
     kinds: Annotated[tuple[int, int], "KIND", "LAST"]  # activations before and after the residual
     # Filters are padded to eights that are aligned to 16 bytes.
     is_whole: Annotated[bool, "WHOLE"]
-    has_residual: Annotated[bool, "RESIDUAL"] = True  # told by tiles of integers only
+    has_residual: Annotated[bool, "RESIDUAL"] = False
     yolo: Annotated[int, "YOLO"] = 0  # kernel_args.yolo_mode
     pool_area: Annotated[int, "CELLS"] = 1
     is_kept: Annotated[bool, "KEPT"] = False  # whether what is pooled is stored as well
@@ -176,7 +176,7 @@ def epilogue_params(target: Target, op: ops.Conv2d) -> dict[str, Any]:
         "out_bytes": target.bytes_of(op.out),
         "kinds": kernel_args.kinds(op),
         "is_whole": is_aligned and filters % together == 0,
-        "has_residual": not is_int8 or op.residual is not None,
+        "has_residual": op.residual is not None,
         "yolo": yolo,
         "pool_area": kernel_args.pool_area(op),
         "is_kept": kept_by(op) is not None,

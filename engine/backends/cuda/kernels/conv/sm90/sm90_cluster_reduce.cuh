@@ -15,10 +15,6 @@
 
 #define COLUMN_GROUPS (BN / 8)            // of 8 columns of a tile
 #define ROW_GROUPS (BM / 16)              // of 16 rows, one per warp at a time
-#define SUMS_IN_FLIGHT (CELLS > 2 ? CELLS : 2)  // per thread: two rows, 8 apart, of one column group
-#define ITEMS_IN_FLIGHT (SUMS_IN_FLIGHT / CELLS)
-#define GROUP_PACK (OUT_PACK < 8 ? OUT_PACK : 8)
-#define VECTORS_PER_GROUP (8 / GROUP_PACK)  // of a row of a column group
 // A group of 16 rows by 8 columns: four floats of each lane, as wgmma leaves them, and padding that keeps
 // groups off each other's banks.
 #define GROUP_BYTES (32 * 16 + 16)
@@ -26,6 +22,12 @@
 struct alignas(16) FourSums {
     Sum v[4];
 };
+
+struct alignas(8) TwoSums {
+    Sum v[2];
+};
+
+typedef Bits<8 * OUT_BYTES> Eight;  // neighbouring results or residuals
 
 // Partial sums of all ranks for the columns that this block owns, as [rank][row group][column group].
 struct Inbox {
@@ -147,102 +149,79 @@ template <int BYTES> DEVICE void store_kept(const KernelArgs& p, int m, int cell
     store_words(p.kept + (size_t)pixel * p.kept_pitch + n, vector.word);
 }
 
-// Adds the partial sums of the columns that this block owns and runs the epilogue. Neighbouring threads
-// take neighbouring column groups. `sums` is the inbox; pixel_of(row) is negative past the end.
+// Issues the load of eight neighbouring residuals, unless code that stores single values loads them.
+DEVICE void issue_residual_load(Eight& residual, const result* from, bool exists)
+{
+    if (WHOLE && RESIDUAL) load_words(residual.word, from, exists);
+}
+
+// Adds the partial sums of the columns that this block owns and runs the epilogue, for one row of a column
+// group after another; neighbouring threads take neighbouring column groups. Code that runs once is fetched
+// from the L2, so it is short instead of unrolled. `sums` is the inbox; pixel_of(row) is negative past the
+// end.
 template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, const float* bias,
     const KernelArgs& p, int n0, const unsigned char* sums, PixelOf pixel_of)
 {
     const int shift = inbox.count > 1 ? 32 - __clz(inbox.count - 1) : 0;
     const int stride = 128 * CONSUMERS;
-    const int total = BM / CELLS / 2 << shift;
     auto group_of = [&](int item) { return item & ((1 << shift) - 1); };
-    auto row_of = [&](int item, int low) {
-        const int pair = item >> shift;
-        return pair / 8 * 16 + pair % 8 + low * 8;
-    };
     auto n_of = [&](int item) { return n0 + (inbox.first + group_of(item)) * 8; };
-    auto exists = [&](int item, int low) {
-        return item < total && group_of(item) < inbox.count && n_of(item) < p.filters &&
-            pixel_of(row_of(item, low)) >= 0;
+    auto pixel_at = [&](int item) {  // negative if there is no such row or column group
+        const int row = item >> shift;
+        const bool exists = row < BM / CELLS && group_of(item) < inbox.count && n_of(item) < p.filters;
+        return exists ? pixel_of(row) : -1;
     };
-    auto residual_of = [&](int item, int low) {
-        return p.residual + (size_t)pixel_of(row_of(item, low)) * p.residual_pitch + n_of(item);
+    auto residual_of = [&](int item) {
+        return p.residual + (size_t)pixel_at(item) * p.residual_pitch + n_of(item);
     };
-    typedef Bits<GROUP_PACK * OUT_BYTES> GroupVector;
-    GroupVector residual[ITEMS_IN_FLIGHT][2][VECTORS_PER_GROUP];
-    auto issue_residual_loads = [&](int first) {
-        if constexpr (WHOLE) {
-            UNROLL(i, ITEMS_IN_FLIGHT * 2) {
-                const int item = first + i / 2 * stride;
-                if (!p.residual || !exists(item, i % 2)) continue;
-                UNROLL(l, VECTORS_PER_GROUP) {
-                    const result* from = residual_of(item, i % 2) + l * GROUP_PACK;
-                    residual[i / 2][i % 2][l] = load_vector<GROUP_PACK * OUT_BYTES>(from);
-                }
-            }
-        }
-    };
-    issue_residual_loads(threadIdx.x);
+    Eight residual;
+    issue_residual_load(residual, residual_of(threadIdx.x), pixel_at(threadIdx.x) >= 0);
     wait_for_inbox(inbox, p);
 #pragma unroll 1
-    for (int first = threadIdx.x; first < total; first += ITEMS_IN_FLIGHT * stride) {
-        if (first >= ITEMS_IN_FLIGHT * stride) issue_residual_loads(first);
-        Sum x[SUMS_IN_FLIGHT][2][8];
-        const float* start[SUMS_IN_FLIGHT];
-        const unsigned char* from[SUMS_IN_FLIGHT];
-        UNROLL(i, SUMS_IN_FLIGHT) {
-            const int item = min(first + i / CELLS * stride, total - 1);
-            const int group = min(group_of(item), inbox.count - 1);
-            start[i] = bias + (inbox.first + group) * 8 * COLUMN_FLOATS;
-            UNROLL(c, 8) x[i][0][c] = x[i][1][c] = MODE == 4 ? 0 : start[i][c];
-            const int pair = item >> shift;
-            const int rows = i % CELLS * (ROW_GROUPS / CELLS) + pair / 8;
-            from[i] = sums + (rows * inbox.count + group) * GROUP_BYTES + pair % 8 * 64;
-        }
-#pragma unroll 1
-        for (int r = 0; r < SPLIT; ++r) {
-            UNROLL(i, SUMS_IN_FLIGHT) {
+    for (int item = threadIdx.x; item >> shift < BM / CELLS; item += stride) {
+        const Eight more = residual;
+        issue_residual_load(residual, residual_of(item + stride), pixel_at(item + stride) >= 0);
+        const int m = pixel_at(item);
+        if (m < 0) continue;
+        const int n = n_of(item);
+        const int row = item >> shift;
+        const float* columns = bias + (n - n0) * COLUMN_FLOATS;
+        float x[8];
+        UNROLL(cell, CELLS) {
+            const int rows = cell * (ROW_GROUPS / CELLS) + row / 16;
+            const unsigned char* from = sums + (rows * inbox.count + group_of(item)) * GROUP_BYTES +
+                row % 8 * 64 + row % 16 / 8 * 8;
+            Sum sum[8];
+            UNROLL(c, 8) sum[c] = MODE == 4 ? 0 : columns[c];
+#pragma unroll 4
+            for (int r = 0; r < SPLIT; ++r) {
                 UNROLL(c, 4) {
-                    const FourSums part = reinterpret_cast<const FourSums*>(from[i])[c];
-                    x[i][0][c * 2] += part.v[0], x[i][0][c * 2 + 1] += part.v[1];
-                    x[i][1][c * 2] += part.v[2], x[i][1][c * 2 + 1] += part.v[3];
+                    const TwoSums part = *reinterpret_cast<const TwoSums*>(from + c * 16);
+                    sum[c * 2] += part.v[0];
+                    sum[c * 2 + 1] += part.v[1];
                 }
-                from[i] += ROW_GROUPS * inbox.count * GROUP_BYTES;
+                from += ROW_GROUPS * inbox.count * GROUP_BYTES;
             }
-        }
-        UNROLL(i, ITEMS_IN_FLIGHT * 2) {
-            const int item = first + i / 2 * stride;
-            const int low = i % 2;
-            if (!exists(item, low)) continue;
-            const int m = pixel_of(row_of(item, low));
-            const int n = n_of(item);
             float y[8];
-            UNROLL(cell, CELLS) {
-                float z[8];
-                UNROLL(c, 8) z[c] = x[i / 2 * CELLS + cell][low][c];
-                if constexpr (KEPT) {
-                    activate_all(KIND, z);
-                    store_kept(p, m, cell, n, pack_vector(z));
-                }
-                UNROLL(c, 8) y[c] = cell ? fmaxf(y[c], z[c]) : z[c];
+            UNROLL(c, 8) y[c] = sum[c];
+            if constexpr (KEPT) {
+                activate_all(KIND, y);
+                store_kept(p, m, cell, n, pack_vector(y));
             }
-            if (MODE == 4) scale_sums(y, start[i / 2 * CELLS]);
-            if (!KEPT) activate_all(KIND, y);
-            if constexpr (WHOLE) {
-                UNROLL(l, VECTORS_PER_GROUP) {
-                    float z[GROUP_PACK];
-                    UNROLL(c, GROUP_PACK) z[c] = y[l * GROUP_PACK + c];
-                    GroupVector vector = finished_vector(z, residual[i / 2][low][l], p);
+            UNROLL(c, 8) x[c] = cell ? fmaxf(x[c], y[c]) : y[c];
+        }
+        if (MODE == 4) scale_sums(x, columns);
+        if (!KEPT) activate_all(KIND, x);
+        if constexpr (WHOLE) {
+            Eight vector = finished_vector(x, more, p);
 #if YOLO
-                    yolo_vector(vector, p, yolo_mask_at(n + l * GROUP_PACK, p));
+            yolo_vector(vector, p, yolo_mask_at<8>(n, p));
 #endif
-                    store_upsampled(p, m, n + l * GROUP_PACK, vector);
-                }
-            } else {
-                const int count = min(p.filters - n, 8);
-                if (p.residual) add_residual(y, residual_of(item, low), count);
-                store_results(y, p, m, n, count);
-            }
+            store_upsampled(p, m, n, vector);
+        } else {
+            const int count = min(p.filters - n, 8);
+            if (RESIDUAL) add_residual(x, residual_of(item), count);
+            store_results(x, p, m, n, count);
         }
     }
     __syncwarp();

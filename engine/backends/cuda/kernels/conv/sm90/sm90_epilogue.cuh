@@ -61,7 +61,7 @@ template <int N> DEVICE void add_residual(float (&x)[N], const result* from, int
 // prefetched.
 DEVICE void prefetch_residual_row(const KernelArgs& p, int m, int n0, int filters)
 {
-    if (!WHOLE || !p.is_residual_far) return;
+    if (!RESIDUAL || !WHOLE || !p.is_residual_far) return;
     const unsigned bytes = min(filters, p.filters - n0) * OUT_BYTES;
     prefetch_l2(p.residual + (size_t)m * p.residual_pitch + n0, bytes);
 }
@@ -69,7 +69,7 @@ DEVICE void prefetch_residual_row(const KernelArgs& p, int m, int n0, int filter
 // The same for `pixels` rows.
 DEVICE void prefetch_residual(const KernelArgs& p, int m0, int n0, int pixels, int filters, int thread)
 {
-    if (!p.is_residual_far) return;
+    if (!RESIDUAL || !p.is_residual_far) return;
     for (int i = thread; i < pixels && m0 + i < p.pixels; i += 128 * CONSUMERS) {
         prefetch_residual_row(p, m0 + i, n0, filters);
     }
@@ -193,22 +193,22 @@ DEVICE Bits<N * OUT_BYTES> finished_vector(float (&x)[N], const Bits<N * OUT_BYT
         return vector;
     } else {
         Bits<N * OUT_BYTES> vector = pack_vector(x);
-        finish_vector(vector, residual, p.residual);
+        finish_vector(vector, residual, RESIDUAL);
         return vector;
     }
 }
 
 #if YOLO
-// The mask of a vector of filters from n on.
-DEVICE unsigned yolo_mask_at(int n, const KernelArgs& p)
+// The mask of N filters from n on.
+template <int N = OUT_PACK> DEVICE unsigned yolo_mask_at(int n, const KernelArgs& p)
 {
-    return yolo_mask<OUT_PACK>((unsigned)n % (unsigned)p.entries, p.entries, p.box);
+    return yolo_mask<N>((unsigned)n % (unsigned)p.entries, p.entries, p.box);
 }
 
 // Computes the output of [yolo] for a vector of filters with mask `bits`.
-DEVICE void yolo_vector(ResultVector& x, const KernelArgs& p, unsigned bits)
+template <int BYTES> DEVICE void yolo_vector(Bits<BYTES>& x, const KernelArgs& p, unsigned bits)
 {
-    float y[OUT_PACK];
+    float y[BYTES / OUT_BYTES];
     unpack_vector(x, y);
     flag_non_finite(p.flag, y);
     apply_yolo<true>(y, bits, YOLO == RAW, p.scale_x_y);

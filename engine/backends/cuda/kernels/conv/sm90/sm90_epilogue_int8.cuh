@@ -23,7 +23,7 @@ template <typename PixelOf> DEVICE void epilogue_from_registers(
     UNROLL(low, 2) {
         const result* from = p.residual + (size_t)pixel[low] * p.residual_pitch + first;
         UNROLL(j, BN / COLUMNS_AT_ONCE) {
-            load_words(residual[j][low].word, from + j * COLUMNS_AT_ONCE, p.residual && exists(j, low));
+            load_words(residual[j][low].word, from + j * COLUMNS_AT_ONCE, RESIDUAL && exists(j, low));
         }
     }
     UNROLL(j, BN / COLUMNS_AT_ONCE) {

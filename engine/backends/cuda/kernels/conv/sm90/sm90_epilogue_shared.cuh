@@ -69,7 +69,7 @@ DEVICE void issue_residual_loads(
     UNROLL(i, VECTORS_IN_FLIGHT) {
         const int index = first + i;
         issue_load(residual[i].word, from + walk.row(index) * p.residual_pitch + walk.column(index),
-            p.residual && walk.exists(index));
+            RESIDUAL && walk.exists(index));
     }
 }
 
@@ -91,7 +91,7 @@ DEVICE void epilogue_rows_vectorized(
             const int row = walk.row(index);
             const int column = walk.column(index);
             ResultVector x = *reinterpret_cast<const ResultVector*>(staging + row * ROW_PITCH + column);
-            finish_vector(x, residual[i], p.residual);
+            finish_vector(x, residual[i], RESIDUAL);
 #if YOLO
             yolo_vector(x, p, LaneWalk::KEEPS_COLUMN ? own_bits : yolo_mask_at(n0 + column, p));
 #endif
@@ -128,7 +128,7 @@ DEVICE void epilogue_rows_scalar(const result* staging, const KernelArgs& p, int
             float x[at_once];
             UNROLL(i, at_once) {
                 x[i] = to_float(staging[(first + i) * ROW_PITCH + column]);
-                if (p.residual && first + i < rows) {
+                if (RESIDUAL && first + i < rows) {
                     x[i] += to_float(__ldcg(more + i * p.residual_pitch));
                 }
             }

@@ -43,7 +43,7 @@ template <typename Exists, typename PixelOffset> DEVICE void issue_residual_load
     const KernelArgs& p, int m, int n, int first, int count, Exists exists, PixelOffset pixel_offset)
 {
     if (!WHOLE) return;
-    const bool is_stored = p.residual && n < p.filters;
+    const bool is_stored = RESIDUAL && n < p.filters;
     const int pitch = opaque(p.residual_pitch);
     const result* from = p.residual + (size_t)m * pitch + n;
     UNROLL(i, LANE_PIXELS) {
@@ -79,7 +79,7 @@ template <typename Exists, typename PixelOffset> DEVICE void epilogue_swapped(Su
                 const LaneVector vector = finished_vector(x, residual[i], p);
                 if (is_stored(i)) store_vector(out + pixel_offset(i) * p.out_pitch, vector.word);
             } else if (is_stored(i)) {
-                if (p.residual) {
+                if (RESIDUAL) {
                     add_residual(x, p.residual + (size_t)(m + pixel_offset(i)) * p.residual_pitch + n, count);
                 }
                 store_results(x, p, m + pixel_offset(i), n, count);

@@ -24,21 +24,24 @@ struct LinesArgs {
     Divisor by_pitch, by_tiles;
 };
 
-typedef Bits<8 * OUT_BYTES> Eight;  // results or residuals of a pixel
-
 // The epilogue: LANES neighbouring lanes have the filters of a pixel, eight each, so that whole lines of
 // the L2 are read and written. Code that runs once is fetched from the L2, so it is short instead of
 // unrolled, and sums pass through shared memory without a split, too.
 #define LANES (BM / 8)
 #define PIXELS (128 * CONSUMERS / LANES)  // at a time
 
-// Issues the load of a lane's residuals of a column that this block owns.
-template <typename PixelOf> DEVICE void issue_residual_load(
+// The pixel of a column among those that this block owns, or negative.
+template <typename PixelOf> DEVICE int owned_pixel(const Inbox& inbox, int column, PixelOf pixel_of)
+{
+    return column < inbox.count * 8 ? pixel_of(inbox.first * 8 + column) : -1;
+}
+
+// Issues the load of a lane's residuals of such a column.
+template <typename PixelOf> DEVICE void issue_residual_load_of(
     Eight& residual, const Inbox& inbox, const KernelArgs& p, int n, int column, PixelOf pixel_of)
 {
-    if (!WHOLE || !p.residual) return;
-    const int m = column < inbox.count * 8 ? pixel_of(inbox.first * 8 + column) : -1;
-    load_words(residual.word, p.residual + (size_t)m * p.residual_pitch + n, m >= 0 && n < p.filters);
+    const int m = owned_pixel(inbox, column, pixel_of);
+    issue_residual_load(residual, p.residual + (size_t)m * p.residual_pitch + n, m >= 0 && n < p.filters);
 }
 
 // Adds up what all ranks have sent for the columns that this block owns, and finishes them. The residual
@@ -55,8 +58,8 @@ template <typename PixelOf> DEVICE void finish_filters(const Inbox& inbox, const
 #pragma unroll 1
     for (int column = threadIdx.x / LANES; column < inbox.count * 8; column += PIXELS) {
         const Eight more = residual;
-        issue_residual_load(residual, inbox, p, n, column + PIXELS, pixel_of);
-        const int m = pixel_of(inbox.first * 8 + column);
+        issue_residual_load_of(residual, inbox, p, n, column + PIXELS, pixel_of);
+        const int m = owned_pixel(inbox, column, pixel_of);
         if (m < 0 || count <= 0) continue;
         float x[8];
         UNROLL(c, 8) x[c] = bias[c];
@@ -71,7 +74,7 @@ template <typename PixelOf> DEVICE void finish_filters(const Inbox& inbox, const
             const Eight vector = finished_vector(x, more, p);
             store_words(static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n, vector.word);
         } else {
-            if (p.residual) add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
+            if (RESIDUAL) add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
             store_results(x, p, m, n, count);
         }
     }
@@ -199,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         };
         mbarrier_wait(patch_full, 0);  // the previous kernel has ended
         Eight residual;
-        issue_residual_load(residual, inbox, p, n0 + threadIdx.x % LANES * 8, threadIdx.x / LANES, pixel_of);
+        issue_residual_load_of(residual, inbox, p, n0 + threadIdx.x % LANES * 8, threadIdx.x / LANES, pixel_of);
         int left_over = (end - first) * SIDE;
         do {  // at least once, or the compiler would keep a second set of registers for untouched sums
             mbarrier_wait(full + 8 * stage, phase);

@@ -20,13 +20,14 @@
 // Compile-time constants: BM BN BK STAGES CONSUMERS BLOCKS (resident per SM), KIND and LAST
 // (activations), OUT_BYTES of a result
 //   SPLIT     blocks of a cluster, which share the sum
+//   RESIDUAL  whether there is one
 //   WHOLE     filters come in eights and begin on 16 bytes; code for the other cases is left out
 //   YOLO      output of a detection layer, see output_type.cuh
 //   REPEATED  upsampling of the result, with WHOLE only
 //   CELLS     4 if a 2 x 2 pool follows, else 1; KEPT: what the pool reads is stored as well, with WHOLE only
 //   MODE 0    half inputs, half products
 //   MODE 1    float inputs, tf32 products; TMA and the host round to nearest
-//   MODE 4    8-bit integers, products and sums of integers; RESIDUAL tells whether there is one
+//   MODE 4    8-bit integers, products and sums of integers
 //   MODE 2    float inputs, each factor the sum of two tf32 values, three products; the sums of a slice are
 //             added outside the tensor core, which drops bits that a float would keep
 #include "sm90_cluster_reduce.cuh"
@@ -132,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         const int first_row = group * M_BLOCKS * 64 + warp * 16;
 #if MODE != 4
         ResidualVectors residual;
-        if (EARLY_RESIDUALS && CELLS == 1 && SPLIT == 1) {
+        if (RESIDUAL && EARLY_RESIDUALS && CELLS == 1 && SPLIT == 1) {
             mbarrier_wait(full, 0);  // the previous kernel has ended
             issue_residual_loads(residual, p, m0 + first_row, n0, 0);
         }

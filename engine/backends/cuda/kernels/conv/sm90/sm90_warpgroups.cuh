@@ -35,7 +35,7 @@ template <int ROW_HALVES, typename PixelOf> DEVICE void finish_rows(const float 
         ResultVector residual[BN / QUAD_COLUMNS];
         UNROLL(j, BN / QUAD_COLUMNS) {
             const int n = first + j * QUAD_COLUMNS;
-            if (WHOLE && p.residual && is_row && n < p.filters) {
+            if (WHOLE && RESIDUAL && is_row && n < p.filters) {
                 residual[j] = load_vector(residual_from + n);
             }
         }
@@ -50,7 +50,7 @@ template <int ROW_HALVES, typename PixelOf> DEVICE void finish_rows(const float 
             const int n = first + j * QUAD_COLUMNS;
             if (!is_row || n >= p.filters) continue;
             if constexpr (WHOLE) {
-                finish_vector(vector, residual[j], p.residual);
+                finish_vector(vector, residual[j], RESIDUAL);
 #if YOLO
                 yolo_vector(vector, p, bits[j / kept] >> j % kept * OUT_PACK);
 #endif
@@ -59,7 +59,7 @@ template <int ROW_HALVES, typename PixelOf> DEVICE void finish_rows(const float 
                 const int count = min(p.filters - n, OUT_PACK);
                 float x[OUT_PACK];
                 unpack_vector(vector, x);
-                if (p.residual) add_residual(x, residual_from + n, count);
+                if (RESIDUAL) add_residual(x, residual_from + n, count);
                 store_results(x, p, m, n, count);
             }
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -235,32 +234,6 @@ def _c_type(kernel: str, kind: str) -> Any:
 # ---------------------------------------------------------------- compilation
 
 
-class _WarningsOff:
-    """Ignore warnings while any thread is inside; warnings.catch_warnings is not thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._filters = warnings.catch_warnings()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._filters = warnings.catch_warnings()
-                self._filters.__enter__()
-                warnings.simplefilter("ignore")
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._filters.__exit__(None, None, None)
-
-
-_WARNINGS_OFF = _WarningsOff()
-
-
 @dataclass(frozen=True)
 class Source:
     """The text of kernels and everything else that decides what is made of it."""
@@ -351,20 +324,21 @@ def _compile_with_nvcc(source: str, target: str, defines: tuple[str, ...], nvcc:
     from pycuda.compiler import compile as compile_source
     from pycuda.driver import CompileError
 
-    with _WARNINGS_OFF:  # PyCUDA turns nvcc's output into a warning
-        try:
-            compiled: bytes = compile_source(
-                source,
-                nvcc=nvcc,
-                options=["-std=c++17", *defines],
-                no_extern_c=True,
-                arch=target,
-                cache_dir=False,
-                target="cubin" if target.startswith("sm_") else "ptx",
-            )
-        except CompileError as error:
-            log = f"{error.stdout or ''}\n{error.stderr or ''}"
-            raise DeviceError(nvrtc.compile_message(log)) from error
+    # PyCUDA turns nvcc's output into a warning of its caller.
+    warnings.filterwarnings("ignore", module=re.escape(__name__))
+    try:
+        compiled: bytes = compile_source(
+            source,
+            nvcc=nvcc,
+            options=["-std=c++17", *defines],
+            no_extern_c=True,
+            arch=target,
+            cache_dir=False,
+            target="cubin" if target.startswith("sm_") else "ptx",
+        )
+    except CompileError as error:
+        log = f"{error.stdout or ''}\n{error.stderr or ''}"
+        raise DeviceError(nvrtc.compile_message(log)) from error
     return compiled
 
 

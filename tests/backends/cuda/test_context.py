@@ -21,6 +21,8 @@ from engine.errors import DeviceError
 class Primary:
     """A primary context, which must be popped on the thread that pushed it."""
 
+    handle = 1
+
     def __init__(self) -> None:
         self.pushed_on: threading.Thread | None = None
         self.detached = 0
@@ -70,7 +72,6 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
         check_version=lambda version: None,
         translate_errors=translated,
         primary_context=lambda index: nullcontext(),
-        current_handle=lambda: 1,
     )
     monkeypatch.setattr(context_module, "pycuda_loader", loader)
     monkeypatch.setattr(context_module.cublas, "named_version", lambda: "13.0")

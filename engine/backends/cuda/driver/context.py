@@ -184,7 +184,7 @@ class Context:
         # PyCUDA's destructor would detach a context instead of releasing this one.
         self._open_parts.callback(primary.detach)
         primary.push()
-        self.driver_api = DriverApi(self.name, pycuda_loader.current_handle())
+        self.driver_api = DriverApi(self.name, primary.handle)
         self.enqueue_lock = EnqueueLock(self.driver_api)
         self._open_parts.callback(self._drop_streams)
         self.stream = self.driver.Stream(NON_BLOCKING)

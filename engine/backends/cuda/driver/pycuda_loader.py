@@ -158,14 +158,6 @@ def call(name: str, *arguments: object) -> None:
     check(name, getattr(libcuda(), name)(*arguments))
 
 
-def current_handle() -> int:
-    """Return the context that is current on this thread."""
-    handle = ctypes.c_void_p()
-    call("cuCtxGetCurrent", ctypes.byref(handle))
-    assert handle.value is not None
-    return handle.value
-
-
 def gib(size: int) -> str:
     return f"{size / 2**30:.1f} GiB"
 

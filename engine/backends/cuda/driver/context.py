@@ -157,10 +157,10 @@ class Context:
 
     def kernels(self, precision: str) -> Kernels:
         """Return the kernels that store activations in this precision."""
-        if precision not in self._kernels:
-            capability = self.card.capability
-            self._kernels[precision] = Kernels(capability, precision, others=self.kernels)
-        return self._kernels[precision]
+        stored = "float32" if precision == "tf32" else precision
+        if stored not in self._kernels:
+            self._kernels[stored] = Kernels(self.card.capability, stored, self.kernels)
+        return self._kernels[stored]
 
     def _open(self) -> None:
         self.driver = pycuda_loader.load()

@@ -13,8 +13,6 @@ from engine.backends.cuda.driver.tiles import Tile
 from engine.concurrency.cores import usable_cores
 from engine.concurrency.thread_pool import ThreadPool
 
-_ALIKE = {"tf32": ("float32",)}  # precisions that share kernels
-
 
 class Kernels:
     """The kernels of one precision in the context that loads them.
@@ -23,20 +21,15 @@ class Kernels:
     """
 
     def __init__(
-        self, capability: tuple[int, int], precision: str, *, others: Callable[[str], Kernels]
+        self, capability: tuple[int, int], precision: str, storing: Callable[[str], Kernels]
     ) -> None:
-        """`others` returns the kernels that store another precision."""
-        self._others = others
+        """`storing` returns the kernels that store a precision."""
+        self.storing = storing
         self._capability = capability
         self._precision = precision
         self._is_early = capability >= EARLY_STARTS
         self._modules: dict[Unit | Tile, Module] = {}
         self._functions: dict[tuple[Unit | Tile, str, int], Function] = {}
-
-    def storing(self, precision: str) -> Kernels:
-        """Return the kernels that store a precision: these if they do."""
-        are_alike = precision in (self._precision, *_ALIKE.get(self._precision, ()))
-        return self if are_alike else self._others(precision)
 
     def launch(
         self,

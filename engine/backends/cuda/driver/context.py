@@ -192,8 +192,7 @@ class Context:
         self.side_stream = self.driver.Stream(NON_BLOCKING)  # independent branches of a run
         self._kernels: dict[str, Kernels] = {}
         self._open_parts.callback(self._close_kernels)
-        self._workspace: Any = None
-        self._open_parts.callback(self._free_workspace)
+        self._blas_memory = self._open_parts.enter_context(ExitStack())
         self.blas = cublas.Blas(self.stream.handle, self._blas_workspace)
         self._open_parts.callback(self.blas.close)
         self.pinned_memory = PinnedMemory(self.driver_api, self.post)
@@ -203,12 +202,9 @@ class Context:
     def _blas_workspace(self) -> tuple[int, int]:
         # NVIDIA recommends 32 MiB since Hopper and 4 MiB before.
         size = (32 if self.card.capability >= (9, 0) else 4) << 20
-        self._workspace = self.driver.mem_alloc(size)
-        return int(self._workspace), size
-
-    def _free_workspace(self) -> None:
-        if self._workspace is not None:
-            self._workspace.free()
+        block = self.driver.mem_alloc(size)
+        self._blas_memory.callback(block.free)
+        return int(block), size
 
     def _close(self) -> None:
         """Close all parts, also if some fail: the context must not stay on this thread's stack."""

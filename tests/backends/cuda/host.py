@@ -135,7 +135,7 @@ class HostKernels:
         threads: int,
         arguments: Sequence[int | float],
         *,
-        stream: object,
+        stream: int,
         shared: int = 0,
         all_shared: bool = False,
     ) -> None:

@@ -253,9 +253,9 @@ class _TapedKernels(HostKernels):
     def is_loaded(self, module: object) -> bool:
         return True
 
-    def launch(self, *arguments: Any, stream: Any, **options: Any) -> None:
+    def launch(self, *arguments: Any, stream: int, **options: Any) -> None:
         launch = partial(super().launch, *arguments, stream=stream, **options)
-        self._stream_of(stream.handle).do(partial(run_alone, launch))
+        self._stream_of(stream).do(partial(run_alone, launch))
 
     def tile(self, *_: object) -> SimpleNamespace:
         """Return what launches a function in place of a tensor-core kernel; see played_tiles.py."""

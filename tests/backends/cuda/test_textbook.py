@@ -23,7 +23,7 @@ def launch(
 ) -> None:
     values = [each.ctypes.data if isinstance(each, np.ndarray) else each for each in arguments]
     kernels = HostKernels(build())
-    kernels.launch(kernel, (blocks, 1, 1), threads, values, stream=None, shared=shared)
+    kernels.launch(kernel, (blocks, 1, 1), threads, values, stream=0, shared=shared)
 
 
 @pytest.mark.parametrize("kernel", ["im2col_elements", "im2col_windows"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from typing import Any
 
 from engine.backends.cuda.driver import compiler, tiles
 from engine.backends.cuda.driver.compiler import EARLY_STARTS, Unit, parameters
@@ -38,7 +37,7 @@ class Kernels:
         threads: int,
         arguments: Sequence[float],
         *,
-        stream: Any,
+        stream: int,
         shared: int = 0,
         all_shared: bool = False,
     ) -> None:
@@ -48,7 +47,7 @@ class Kernels:
         values = [kind(value) for kind, value in zip(kinds, arguments, strict=True)]
         function.launch(
             *(grid, threads, values),
-            stream=stream.handle,
+            stream=stream,
             early=self._is_early,
             all_shared=all_shared and self._is_early,
         )

@@ -272,7 +272,7 @@ class Gpu:
         values = compiler.in_order(kernel, arguments)
         self.kernels.launch(
             *(kernel, grid, threads, values),
-            stream=self.stream,
+            stream=self.stream.handle,
             shared=shared,
             all_shared=self.is_single,
         )

@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import NamedTuple
 from weakref import WeakSet
 
 import numpy as np
@@ -33,10 +32,6 @@ _MOST_TOGETHER = 64 << 20  # bytes
 _DECODER_STREAM = 0  # CU_STREAM_LEGACY
 _PATIENCE_SECONDS, _GLANCE_SECONDS = 0.3, 0.002
 _AHEAD = 4  # frames whose conversion may be under way, so that their surfaces are in use
-
-
-class _Stream(NamedTuple):
-    handle: int
 
 
 class CardVideos:
@@ -79,7 +74,7 @@ class CardIntake:
         self._kernels = context.kernels("float32")
         load_together([(self._kernels, compiler.unit_of(_KERNEL))])
         self._most_blocks = context.card.multiprocessors * 8
-        self._stream = _Stream(api.new_stream())
+        self._stream = api.new_stream()
         self._decoded = api.event()
         self._converted = [api.event() for _ in range(_AHEAD)]
         self._owners: list[object] = [None] * _AHEAD
@@ -126,9 +121,9 @@ class CardIntake:
         blocks = min(-(-packs * height // THREADS), self._most_blocks)
         with self._context.enqueue_lock:
             api.record(self._decoded, _DECODER_STREAM)
-            api.wait_for(self._stream.handle, self._decoded)
+            api.wait_for(self._stream, self._decoded)
             self._kernels.launch(_KERNEL, (blocks, 1, 1), THREADS, values, stream=self._stream)
-            api.record(self._converted[place], self._stream.handle)
+            api.record(self._converted[place], self._stream)
         self._owners[place] = owner, lease
         wait = partial(self._wait, self._count)
         self._count += 1
@@ -184,7 +179,7 @@ class CardIntake:
         api = self._context.driver_api
         for event in (self._decoded, *self._converted):
             api.free_event(event)
-        api.free_stream(self._stream.handle)
+        api.free_stream(self._stream)
 
 
 def _pixels(

@@ -51,7 +51,7 @@ class CudaDevice:
         self._index = index
         self.measured: dict[str, Choice] = {}  # the fastest algorithm by a convolution's signature
         self._tuner: tune_layers.Tuner | None = None
-        self._turn = Lock()  # of searches in the background
+        self._turn = Lock()  # one search in the background at a time
         self._programs: WeakSet[CudaProgram] = WeakSet()
         self._decoders: list[CardJpegDecoder | CardVideos] = []
         self._context = Context(self.name, index)
@@ -279,7 +279,7 @@ class CudaDevice:
 def _close(decoders: list[CardJpegDecoder | CardVideos], context: Context) -> None:
     if context.is_own_process:
         while decoders:
-            with suppress(DeviceError):  # of a lost card, which closing the context reports
+            with suppress(DeviceError):  # if the card is lost, closing the context reports it
                 decoders[-1].close()
             decoders.pop()
     context.close()

@@ -19,8 +19,8 @@ from engine.plan import ops
 __all__ = ["ALGORITHMS", "Algorithm", "Choice", "candidates", "choose", "signature"]
 
 _SHORT_DEPTH = 450  # for longer sums the fastest kernel and a separate pool win
-_SMALL_GRID = 1 << 14  # convolution outputs of a channel: below it another launch costs more
-_FEW_PIXELS = 8  # for which one block per dot product is fastest
+_SMALL_GRID = 1 << 14  # outputs of a channel; for fewer, a second launch costs more than it saves
+_FEW_PIXELS = 8  # for so few, one block per dot product is fastest
 
 
 def _registered() -> dict[str, Algorithm]:

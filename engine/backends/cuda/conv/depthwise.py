@@ -23,7 +23,7 @@ _LONG_RUNS = {(3, 1): 4, (3, 2): 2, (5, 1): 4, (5, 2): 2}
 _SHORT_RUNS = {(3, 1): 2, (3, 2): 1, (5, 1): 2, (5, 2): 1}
 _LONG_THREADS, _SHORT_THREADS = 256, 128  # DEPTHWISE_THREADS, DEPTHWISE_SHORT_THREADS
 _WIDTHS = (8, 4, 2, 1)  # packs of channels that a block may take, up to DEPTHWISE_WIDEST
-_MOST_BLOCKS = 8  # of an SM; a block of a larger grid would have to be scheduled again
+_MOST_BLOCKS = 8  # per SM; more would have to wait until others have ended
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class _Launch:
     kernel: str
     threads: int
     turns: int  # rounds that one block would need for a row
-    chunks: int  # of channel packs
-    wide: int  # packs of a chunk: a power of two
+    chunks: int  # groups of channel packs
+    wide: int  # packs per chunk: a power of two
 
 
 class Depthwise(Algorithm):

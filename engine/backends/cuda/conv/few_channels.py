@@ -26,11 +26,11 @@ from engine.plan import ops
 
 _COLUMNS = (16, 32, 64, 96)
 _MOST_DEPTH = 192  # values of a window
-_MOST_GATHERS = 2  # times that a window is gathered before a wider kernel is better
+_MOST_GATHERS = 2  # of each window; if there were more, another kernel is faster
 _WARPS = 4
-_PIECE_BYTES = 8  # of k, of which a step has four
-_PIECES_OF_STEP = 4
-_WORDS = 2  # of a piece
+_PIECE_BYTES = 8  # channels of one tap, loaded at once
+_PIECES_OF_STEP = 4  # a step is the k of one mma
+_WORDS = 2  # per piece
 _RATES = (300, 150, 50, 150)  # products per cycle, by mode
 # Blocks on an SM that registers suffice for, by bytes of a value and columns.
 _MOST_RESIDENT = {2: {16: 5, 32: 5, 64: 4, 96: 4}, 4: {16: 4, 32: 4, 64: 3, 96: 2}}

@@ -21,7 +21,7 @@ from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 WORKSPACE_BYTES = 64 << 20
-_UNFOLD_BY_WINDOW = 64  # for kernels of this size a thread per window beats one per value
+_UNFOLD_BY_WINDOW = 64  # taps from which on a thread per window beats one per value
 
 
 class _Gemm(Algorithm):

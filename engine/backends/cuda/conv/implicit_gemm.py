@@ -35,10 +35,10 @@ _SPLIT_FLOAT_TILES = (
     (32, 64, 16, 32, 3, 3),
 )
 _SPLITS = (1, 2, 4, 8)
-_MOST_BLOCKS = 512  # more fill the device without a split
+_MOST_BLOCKS = 512  # of a split grid; a larger one fills the device without a split
 _LEAST_STEPS = 4  # slices of k for each block of a split
-_LEAST_FILTERS = 32  # of a bundle, if all groups together have that many
-_SHORT_DEPTH = 512  # bytes of k from which on an empty half of the last slice matters little
+_LEAST_FILTERS = 32  # per bundle, if all groups together have that many
+_SHORT_DEPTH = 512  # bytes of k; if k is longer, an empty half of the last slice matters little
 
 # Half-precision products of an SM per cycle that mma.sync reaches.
 _RATES = {TURING: 400, AMPERE: 800, (8, 6): 240, (8, 9): 240, HOPPER: 550}
@@ -93,7 +93,7 @@ class Bundles:
 
     size: int
     count: int
-    channels: int  # of a bundle
+    channels: int  # per bundle
     filters: int
     depth: int  # values of a slice of k: 128 bytes, or 64 where that leaves much less of it empty
     steps: int  # slices

@@ -18,10 +18,10 @@ from engine.backends.cuda.ops.gpu import Gpu, Target
 from engine.backends.cuda.ops.target import BLOCK_RESERVED
 from engine.plan import ops
 
-_SIDE = 8  # of a square of pixels
-_LEAST_USED = 0.75  # of the pixels in those squares
+_SIDE = 8  # a team computes squares of 8 x 8 pixels
+_LEAST_USED = 0.75  # share of the squares' pixels that lie on the map
 _MOST_TAPS = 5  # in each direction
-_MOST_TILES = 4  # for all filters
+_MOST_TILES = 4  # that all filters take
 _START = 8000  # cycles to start a block and load its weights
 
 
@@ -32,7 +32,7 @@ class DirectTile(sm90_base.Sm90Tile):
     kernel: str = "sm90_direct_tiles"
     teams: Annotated[int, "TEAMS"] = 2
     taps: Annotated[tuple[int, int], "TAPS_Y", "TAPS_X"] = (3, 3)
-    slices: Annotated[int, "SLICES"] = 1  # of channels
+    slices: Annotated[int, "SLICES"] = 1  # slices of channels
 
     @property
     def threads(self) -> int:
@@ -63,7 +63,7 @@ class DirectTiles(sm90_base.Sm90Algorithm):
     pool = keep = int8 = True
 
     columns: int
-    stages: int  # of a team
+    stages: int  # per team
     teams: int
     blocks: int
 

@@ -20,20 +20,20 @@ from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import COLOUR_PITCH, Choice, Target
 from engine.plan import ops
 
-_WIDTH = 8  # pixels of a line of a block
-_BETWEEN = 32  # channels of the map between
-_FILTERS = 64  # of the second convolution: rows of its product
+_WIDTH = 8  # pixels per line of a block
+_BETWEEN = 32  # channels of the map between the convolutions
+_FILTERS = 64  # rows of the second convolution's product
 _LEAST_FILTERS = 40
 _TAPS = (3, 3)
 
-_STEM_HEIGHT = 15  # lines of a block
+_STEM_HEIGHT = 15  # lines per block
 _STEM_TEAMS = 4
 _STEM_TEAM_BYTES = (4 * 9 << 10) + (5 << 10)  # four patches of the map between, and their input
 
-_HEIGHT = 16  # lines of a block of a bottleneck
+_HEIGHT = 16  # lines per block of a bottleneck
 _TEAMS = 3
-_CHANNELS = 64  # of input and output
-_GROUPS = 3  # of 64 pixels, in a patch
+_CHANNELS = 64  # both of the input and of the output
+_GROUPS = 3  # groups of 64 pixels in a patch
 _TEAM_BYTES = _GROUPS * 64 * (2 * 128 + 64)  # two patches, and the map between
 
 StemArgs = struct("sm90_fused_stem.cu", "StemArgs")
@@ -50,10 +50,10 @@ class FusedTile(sm90_base.Sm90Tile):
     slices: Annotated[int, "SLICES"] = 1
     stride: Annotated[int, "STRIDE"] = 1
     first_kind: Annotated[int, "FIRST_KIND"] = 0
-    first_columns: int = _BETWEEN  # of the first convolution's product
-    first_bytes: int = 0  # of its weights
-    team_bytes: int = 0  # of shared memory
-    parts: int = 0  # of a weight of a stem
+    first_columns: int = _BETWEEN  # columns of the first convolution's product
+    first_bytes: int = 0  # bytes of the first convolution's weights
+    team_bytes: int = 0  # shared memory per team
+    parts: int = 0  # values per weight of a stem: see RgbStemTile
 
     @property
     def defines(self) -> Mapping[str, int]:

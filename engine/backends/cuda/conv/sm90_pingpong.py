@@ -66,7 +66,7 @@ class PersistentGemm(sm90_base.Sm90Algorithm):
 
 
 def _tiles(tile: PingPongTile, op: ops.Conv2d, rows: int) -> int:
-    """Return the tiles of `rows` pictures; a block that has none would never end."""
+    """Return the tiles of `rows` pictures; a block without a tile would never end."""
     return -(-rows * op.out.shape.area // tile.rows) * tile.across(op)
 
 

@@ -23,15 +23,15 @@ from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.backends.cuda.ops.target import BLOCK_RESERVED, COLOUR_PITCH, COLOURS, most_shared_bytes
 from engine.plan import ops
 
-_ROW_PIXELS = 2  # from one row of a product to the next
-_WINDOWS = 64  # rows of a product
-_STEP_PIXELS = 4  # of a line, multiplied at once
+_ROW_PIXELS = 2  # from one row of the wgmma operand to the next
+_WINDOWS = 64  # rows of the operand
+_STEP_PIXELS = 4  # pixels of a line that one wgmma multiplies
 _MOST_STEPS = 2
-_LINES = 8  # of windows, of a block
+_LINES = 8  # lines of windows per block
 _GROUPS = 2  # warpgroups
 _GATHERED = 32  # columns that adjacent lanes store together
 _MOST_COLUMNS = 128
-_MOST_BLOCKS = {True: 2, False: 3}  # on an SM, by whether the sums of two lines are held
+_MOST_BLOCKS = {True: 2, False: 3}  # per SM, by whether a warpgroup holds the sums of two lines
 _PIECE_BYTES = 8
 
 
@@ -45,7 +45,7 @@ class RgbStemTile(Tile):
     filters: int
     taps: tuple[int, int]
     stride: tuple[int, int]
-    parts: Annotated[int, "PARTS"]  # of a weight
+    parts: Annotated[int, "PARTS"]  # per weight: two if it is the sum of two halves
     pool_area: Annotated[int, "POOLED"]
     kind: Annotated[int, "KIND"]
     out_bytes: Annotated[int, "OUT_BYTES"]

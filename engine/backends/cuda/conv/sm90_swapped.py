@@ -16,10 +16,10 @@ from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Target
 from engine.plan import ops
 
-_MOST_PIXELS = 176  # for whose sums a thread has registers
+_MOST_PIXELS = 176  # per tile; a thread has no registers for the sums of more
 _LEAST_PIXELS = 64
-_LEAST_USED = 0.75  # of the filters of all tiles
-_STEPS = {"float16": 8, "int8": 16}  # of a product's columns, by precision
+_LEAST_USED = 0.75  # share of the tiles' rows that are filters, not padding
+_STEPS = {"float16": 8, "int8": 16}  # multiples in which wgmma has columns, by precision
 _MOST_STAGES = 8
 
 

@@ -34,10 +34,10 @@ class Unfused(Algorithm):
     def can_run(self, target: Target, op: ops.Conv2d) -> bool:
         _, rest = _split(op)
         if op.out in target.scales and len(rest) > 1:
-            return False  # whose last steps need floats
+            return False  # the ops after the first need floats
         return has_more(op) and self.inner.can_run(*alone(target, op))
 
-    supports = can_run  # of all that is fused
+    supports = can_run
 
     def tile(self, target: Target, op: ops.Conv2d) -> Tile | None:
         return self.inner.tile(*alone(target, op))

@@ -29,7 +29,7 @@ class Wanted:
 
     name: str
     variable: str  # environment variable with the path of the file
-    pattern: str  # of the file's name
+    pattern: str  # glob pattern of the file's name
     cure: str
     linker_names: tuple[str, ...] = ()
     is_program: bool = False

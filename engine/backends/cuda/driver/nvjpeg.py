@@ -22,7 +22,7 @@ from engine.vision.plain_jpeg import PlainJpeg
 _HARDWARE = 3  # NVJPEG_BACKEND_HARDWARE
 _RGBI = 5  # NVJPEG_OUTPUT_RGBI: interleaved
 _INTERPOLATE = 32  # NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION: of chroma, as libjpeg does
-_MAJOR, _MINOR = 0, 1  # of libraryPropertyType
+_MAJOR, _MINOR = 0, 1  # MAJOR_VERSION, MINOR_VERSION
 _OLDEST = 12, 1  # the first version that interpolates
 _CPU_THREADS = 1
 _ABOUT_PICTURES = (3, 4, 10)  # bad, unsupported or incomplete JPEGs

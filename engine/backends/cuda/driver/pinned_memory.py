@@ -40,7 +40,7 @@ class PinnedMemory:
         if id(array) in self._known:
             return
         pointer = array.__array_interface__["data"][0]
-        _unpin(pointer, self._driver_api)  # of a collected array at the same address
+        _unpin(pointer, self._driver_api)  # a collected array may have had this address
         if self._driver_api.is_page_locked(pointer):
             self.remember(array)
         else:
@@ -114,7 +114,7 @@ def parts(pictures: Sequence[Array], starts: Sequence[int]) -> list[Part]:
     Between pictures of one array there may be a few bytes.
     """
     found: list[Part] = []
-    first = origin = size = 0  # of the current copy
+    first = origin = size = 0  # the current copy
     owner: object = None
     for each, start in zip(pictures, starts, strict=True):
         pointer = begin_of(each)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 class Kind(NamedTuple):
     name: str
     depth: int  # k of one instruction
-    signs: str = ", 1, 1"  # of the factors
-    transposes: str = ""  # operands as stored: k innermost
+    signs: str = ", 1, 1"  # imm-scale-a, imm-scale-b
+    transposes: str = ""  # imm-trans-a, imm-trans-b: k is innermost
     sum: str = "float"
     register: str = "f"
 

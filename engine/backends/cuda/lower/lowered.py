@@ -91,8 +91,8 @@ class Layout:
     """The place of every tensor in one block of device memory."""
 
     slices: Mapping[Tensor, Place] = field(default_factory=dict)
-    states: tuple[tuple[int, int], ...] = ()  # (offset, bytes) of what outlives a run
-    padded: tuple[tuple[int, int], ...] = ()  # of tensors with padding between pixels
+    states: tuple[tuple[int, int], ...] = ()  # (offset, bytes) of tensors that outlive a run
+    padded: tuple[tuple[int, int], ...] = ()  # the same of padded tensors
     size: int = 0
     workspace: int = 0  # bytes of the block of scratch memory
 

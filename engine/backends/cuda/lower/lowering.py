@@ -31,7 +31,7 @@ def choose_algorithms(lowered: Lowered) -> Lowered:
 
 
 _KINDS = (Conv2d, YoloOutput)
-_MOST_PIXELS = 1 << 15  # of a run: larger maps fill the card
+_MOST_PIXELS = 1 << 15  # per run; larger maps fill the card
 
 
 def assign_streams(lowered: Lowered) -> Lowered:

@@ -6,9 +6,9 @@ from engine.backends.cuda.ops.gpu import THREADS, Gpu
 from engine.backends.cuda.ops.target import COLOUR_PITCH, COLOURS
 from engine.plan.ops import Tensor
 
-_TILE_PIXELS, _TILE_CHANNELS = 64, 32  # of leave_tiles
-_LEAST_TILED = 1 << 17  # values
-_PIXELS_AT_ONCE = 4  # of a picture in colours
+_TILE_PIXELS, _TILE_CHANNELS = 64, 32  # as in leave_tiles
+_LEAST_TILED = 1 << 17  # values; smaller maps are not worth tiles
+_PIXELS_AT_ONCE = 4  # per work item of enter_colours
 
 
 def read_images(gpu: Gpu, out: Tensor, src: int) -> None:

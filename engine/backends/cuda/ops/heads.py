@@ -10,7 +10,7 @@ from engine.plan import ops
 
 _REGION_THREADS = 64
 _MOST_REGION_BLOCKS = 1 << 20
-_YOLO_BLOCKS = 16  # of a multiprocessor
+_YOLO_BLOCKS = 16  # per multiprocessor
 _POINTS = {"center": 0, "left_top": 1, "right_bottom": 2}  # `point` of the kernel
 
 

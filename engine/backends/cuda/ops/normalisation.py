@@ -16,8 +16,8 @@ def normalise_channels(gpu: Gpu, op: ops.NormaliseChannels) -> None:
 
 
 _WARP = 32
-_MOST_WARPS = 16  # of the block that a run has
-_HELD = 2  # values of a thread; a longer run has more of them, or is read three times
+_MOST_WARPS = 16  # per block, which computes one run
+_HELD = 2  # values per thread; more in the longest runs
 
 
 def run_tables(lengths: tuple[int, ...], repeats: int = 1) -> Arrays:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from engine.backends.cuda.ops.gpu import MOST_GRID, Gpu, Target, runs
 from engine.plan import ops
 
-_THREADS = 256  # of kernels/ops/average_pool.cu
-_PIXELS = (32, 16, 8, 4)  # that one thread of average_parts sums: fewer in small maps
-_PACKS = 8  # neighbouring packs that a block takes at most: whole cache lines
+_THREADS = 256  # as in kernels/ops/average_pool.cu
+_PIXELS = (32, 16, 8, 4)  # per thread of average_parts: fewer in small maps
+_PACKS = 8  # most neighbouring packs per block: whole cache lines
 _LEAST_AREA = 33  # pixels: in smaller maps a thread for each channel is as fast
 
 
@@ -118,7 +118,7 @@ def average_pool(gpu: Gpu, op: ops.AveragePool) -> None:
         gpu.launch_op("average_pool", op)
 
 
-_DOWN = 4  # outputs of a thread of max_pool_down, one below the other
+_DOWN = 4  # outputs per thread of max_pool_down, one below the other
 
 
 @runs(ops.MaxPool)

@@ -11,10 +11,10 @@ from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, Target, padded_hidd
 from engine.backends.cuda.ops.target import most_shared_bytes
 from engine.plan import ops
 
-_THREADS, _ROWS = 256, 4  # of kernels/ops/squeeze_excite.cu
+_THREADS, _ROWS = 256, 4  # GATE_THREADS, GATE_ROWS of the kernel
 _MOST_VALUES = 8  # in a pack of 16 bytes
-_SHARE = 8  # packs of channels that a block scales at least: whole cache lines
-_SCALED = 2  # packs of the map that a thread scales before more blocks do
+_SHARE = 8  # least packs of channels that a block scales: whole cache lines
+_SCALED = 2  # packs that a thread scales, more once every multiprocessor has a block
 
 
 def fits(target: Target, op: ops.Gate) -> bool:

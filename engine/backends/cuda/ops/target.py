@@ -1,6 +1,4 @@
-"""What a program is compiled for: the card, the batch, and the precision of every tensor.
-
-The choice of an algorithm for one convolution."""
+"""What a program is compiled for, and the choice of an algorithm for one convolution."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from engine.plan.ops import Conv2d, Convert, Head, Op, Tensor
 
 VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2, "int8": 1}
 COLOURS, COLOUR_PITCH = 3, 4  # channels of a picture, and values from one pixel to the next
-_NARROW_SUM = 48  # products at most
+_NARROW_SUM = 48  # most products in a sum that counts as narrow
 
 # Kilobytes of shared memory that a block may have.
 _SHARED = {(7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99, (9, 0): 227, (10, 0): 227}

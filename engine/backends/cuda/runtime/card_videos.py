@@ -78,11 +78,11 @@ class CardIntake:
         self._decoded = api.event()
         self._converted = [api.event() for _ in range(_AHEAD)]
         self._owners: list[object] = [None] * _AHEAD
-        self._count = 0  # of the frames taken
+        self._count = 0  # frames taken
         self._ready = 0.0  # all before this one are converted
         self._lease: Lease | None = None  # for a few frames
         self._size = self._left = 0  # bytes of a frame, and how many more have room there
-        self._is_short = False  # of memory
+        self._is_short = False  # the latest wait for memory was in vain
         self._is_closed = False
         self._taking = fork_safety.lock()
         self._waiting = fork_safety.lock(inner=True)

@@ -11,8 +11,8 @@ from engine.concurrency import fork_safety
 from engine.errors import DeviceError
 
 _STEPS = 4  # sizes are rounded up to one of 2**_STEPS between two powers of two, to fit again
-_MOST_WASTE = 2  # times as large as needed
-_SHARE = 4  # of the card's memory, for pictures that are decoded or in use
+_MOST_WASTE = 2  # a block is used for pictures of at least half its size
+_SHARE = 4  # decoded pictures take at most a quarter of the card's memory
 
 
 class _Block(NamedTuple):

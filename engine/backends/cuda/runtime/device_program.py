@@ -30,7 +30,7 @@ from engine.plan.ops import Op
 SUBMITTERS = 6
 SLOTS = SUBMITTERS + 2
 _MOST_GRAPHS = 8
-_COPIES = 10  # of a step in a graph that measures it
+_COPIES = 10  # how often a graph repeats the step that it measures
 _SPARE = 1.5  # times as many candidates as in earlier runs are copied without being asked for
 _LEAST_FOUND = 32  # candidates of a picture
 _MOST_FOUND_BYTES = 64 << 20  # page-locked in a slot
@@ -61,7 +61,7 @@ class DeviceProgram:
         self._has_graphs = has_graphs
         self._graphs: dict[Key, Graph] = {}
         self._warm: set[Key] = set()  # runs that were enqueued once, step by step
-        self._latest: Slot | None = None  # of the run that was enqueued last
+        self._latest: Slot | None = None  # the slot of the run that was enqueued last
         self._settings_sent = b""  # what the device has; empty if unknown
         self._is_interrupted = False  # an enqueueing step by step was not completed
         self._expected = float(detection_buffer.COPIED_AT_ONCE)  # candidates of a picture

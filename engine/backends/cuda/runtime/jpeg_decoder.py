@@ -145,6 +145,6 @@ class CardJpegDecoder:
                 self._made -= 1
                 try:
                     self._context.run(unit.close)
-                except DeviceError:  # of a lost card, which has nothing to close any more
+                except DeviceError:  # the card is lost: nothing is left to close
                     self._made = 0
         self._units.put(None)

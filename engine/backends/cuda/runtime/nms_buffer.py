@@ -20,7 +20,7 @@ from engine.vision.boxes import Boxes, Suppression
 
 MOST_SCORES = 1024  # as in kernels/vision/nms.cu
 THREADS = 128  # SUPPRESS_THREADS
-MOST_LISTED = 1 << 30  # of a batch: list_scores counts them in 32 bits
+MOST_LISTED = 1 << 30  # scores of a batch: list_scores counts them in 32 bits
 NEAR = 96
 CROWDED = 0xFFFFFFFF
 _KEPT_WORDS = 8  # x, y, w, h, objectness, score, class as 64 bits
@@ -95,7 +95,7 @@ class Keep:
         """Return the boxes of each row; `words` must hold them all if a row has more than NEAR."""
         rows, most = len(counts), counts[0]
         first = HEADER_WORDS + self.counters
-        if rows == 1 and most <= NEAR:  # of a call, which is over as soon as this is
+        if rows == 1 and most <= NEAR:  # the latency of a single call counts
             return [Survivors(words[first : first + most * _KEPT_WORDS].copy(), None, most)]
         most = max(counts)
         near = words[first : first + rows * NEAR * _KEPT_WORDS].reshape(rows, NEAR, -1)

@@ -53,7 +53,7 @@ class Arrangement(NamedTuple):
     The tiles of a picture overlap. They are views of one array, which lies there once.
     """
 
-    starts: Sequence[int]  # of the first pixel of each picture
+    starts: Sequence[int]  # offset of each picture's first pixel
     row_steps: Mapping[int, int]  # bytes from a pixel to the one below, by number of a view
     size: int
     arrays: Sequence[Array]  # what is uploaded,

@@ -96,7 +96,7 @@ class Slot:
         self.parts: list[Part] = []  # pinned sources to upload from; empty: upload what is staged
         self.held: Sequence[object] = ()  # what owns those sources and pictures on the card
         self.recipe: Recipe | None = None  # by which the settings are written
-        self.job = Job(0, 0, 0)  # of that recipe
+        self.job = Job(0, 0, 0)  # the job of that recipe
         self.is_there = False  # whether the block on the card is up to date
         self.is_under_way = False  # no one has waited for its run yet
         self._most_outputs = memory.output_values
@@ -110,7 +110,7 @@ class Slot:
             self.found = np.empty(0, np.uint32)
             if memory.room is not None:
                 self.make_room_for_finds(memory.room.copied_words)
-            self.make_room(memory.image_values)  # of bytes; floats make it grow
+            self.make_room(memory.image_values)  # a byte per value; floats make it grow
             self.arrived, self.done = self._event(), self._event()
         except BaseException:
             self.free()

@@ -20,10 +20,10 @@ from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d, Gate
 
-VARIANTS = 9  # of families whose estimates rank their variants well
-FEW_VARIANTS = 2  # of other families
+VARIANTS = 9  # tried of a large family
+FEW_VARIANTS = 2  # tried of other families
 PLAIN = frozenset({"direct", "tiled"})
-_ALIKE = 2  # variants that do the same work
+_ALIKE = 2  # tried of the variants that do the same work
 
 
 def distinct(fused: Lowered) -> list[Conv2d]:

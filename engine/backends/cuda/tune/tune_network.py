@@ -21,14 +21,14 @@ from engine.backends.cuda.driver.worker import ClosedError
 from engine.backends.cuda.ops.target import Choice
 from engine.errors import DeviceError
 
-_NEAR = 1.3  # times the least alone
-_SPARE = 3e-4  # milliseconds more
+_NEAR = 1.3  # times the fastest, when each runs alone,
+_SPARE = 3e-4  # and so many milliseconds more
 _MOST_NEAR = 7
 _CLEARLY = 0.997  # a choice stays unless another takes less of the network's time than this
 _HOPELESS = 1.01  # not tried again
-_ROUNDS = 3  # in which both are timed, since the clock depends on the recent load
-_MILLISECONDS = 20.0  # of each of them in a round
-_FEWEST, _MOST = 2, 20  # runs of a round
+_ROUNDS = 3  # both networks run in turns, since the clock depends on the recent load
+_MILLISECONDS = 20.0  # per network and round
+_FEWEST, _MOST = 2, 20  # runs per network and round
 MOST_PASSES = 3
 
 _log = logging.getLogger(__name__)

@@ -36,7 +36,8 @@ def open(argument: str) -> Device:
 def warm_up(argument: str) -> Iterator[None]:
     """Initialise these cards on threads inside the block, for a caller that opens them later.
 
-    So is the compiler, which takes 0.2 s longer for its first kernel, unless its cache has those.
+    The compiler takes 0.2 s longer for its first kernel, so it compiles that meanwhile as well,
+    unless the cache has it.
     """
     from threading import Event
 

@@ -80,8 +80,8 @@ class CudaDevice:
 
         With `tune`, convolutions that this card has not met are measured: in the background, while
         the program runs with few kernels, or for at most ENGINE_TUNE seconds before it runs.
-        With more than ten seconds, the network as a whole is timed as well. `waits` overrides the
-        choice between the two.
+        With more than ten seconds, the network as a whole is timed as well. `waits` decides between
+        the two in place of ENGINE_TUNE.
         """
         fused = self._fused(plan, batch, precision, algorithm)
         if fused.target.precision not in (precision, "float16"):
@@ -232,13 +232,13 @@ class CudaDevice:
         return int(block), partial(self._context.post, block.free)
 
     def open_decoder(self) -> CardJpegDecoder:
-        """Return a decoder of JPEGs for pictures of this card, which closes it."""
+        """Return a decoder of JPEGs in this card's memory; closing the card closes it."""
         decoder = CardJpegDecoder(self._context)
         self._decoders.append(decoder)
         return decoder
 
     def open_videos(self) -> CardVideos:
-        """Return what takes the frames of videos for pictures of this card, which closes it."""
+        """Return an intake of frames in this card's memory; closing the card closes it."""
         videos = CardVideos(self._context, self._index)
         self._decoders.append(videos)
         return videos

@@ -35,9 +35,9 @@ class ScaledConv2d(ops.Conv2d):
 
 @dataclass(frozen=True)
 class KeepingConv2d(ops.Conv2d):
-    """Conv2d with a pool, of which other ops read the map `kept`; lower/fusion.py makes it.
+    """Conv2d with a pool that also stores the map before the pool; lower/fusion.py makes it.
 
-    It writes the map as well, though `kept` is among the tensors that it reads.
+    That map is `kept`. The op writes it, although its fields list it among the tensors it reads.
     """
 
     kept: ops.Tensor = field(kw_only=True)

@@ -89,7 +89,7 @@ def _most_parts(target: Target, blocks: int) -> int:
 
 
 def _launch(target: Target, op: ops.Conv2d, rows: int) -> _Launch:
-    """Long runs where they occupy every SM; whole cache lines, unless many threads stay idle."""
+    """Choose long runs if they occupy every SM, and whole cache lines if few threads stay idle."""
     size, stride = op.kernel[0], op.stride[0]
     name, lengths, threads = f"depthwise_{size}_{stride}", _LONG_RUNS, _LONG_THREADS
     out = op.out.shape

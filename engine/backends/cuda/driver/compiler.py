@@ -79,8 +79,8 @@ class Toolkit:
 def toolkit(capability: tuple[int, int] | None = None) -> Toolkit:
     """Return nvcc if it and its host compiler are installed, otherwise NVRTC.
 
-    For kernels that are better compiled by NVRTC, and a card that it knows, return NVRTC if there
-    is one: it takes half the time, which a first run waits for.
+    With a capability, return NVRTC if it is installed and knows the card: it compiles in half the
+    time, for which a first run waits.
     """
     if capability is not None and _nvrtc_suits(library.surroundings(), capability):
         return Toolkit(None)

@@ -94,7 +94,7 @@ class Context:
             return function()
 
     def held(self) -> AbstractContextManager[None]:
-        """Return a block in which the driver's context stays, even if this one is closed."""
+        """Return a block that keeps the driver's context alive, even if this one is closed."""
         return pycuda_loader.primary_context(self._index)
 
     @contextmanager

@@ -72,7 +72,7 @@ _known: dict[tuple[Wanted, Surroundings], str] = {}
 def search(wanted: Wanted) -> dict[str, str | None]:
     """Search the places in order until one has the file; return what was found in each.
 
-    The last one has it, or none. It may be a bare name that the linker knows.
+    Only the last of them can have it. The path may be a bare name that the linker finds.
     """
     found: dict[str, str | None] = {}
     for place, look in _PLACES:

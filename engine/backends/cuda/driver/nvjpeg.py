@@ -1,7 +1,7 @@
 """nvJPEG, through its C interface: batches of JPEGs for the JPEG engine of a card.
 
-The engine starts when it likes and not in the order of a stream: nothing may still use memory that
-it is to write.
+The engine does not wait for earlier work on its stream, so nothing else may still use the memory
+that it writes.
 """
 
 from __future__ import annotations

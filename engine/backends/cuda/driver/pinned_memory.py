@@ -34,8 +34,8 @@ class PinnedMemory:
     def pin(self, array: Array) -> None:
         """Pin an array that owns its memory, for all cards, until it is collected.
 
-        Runs on the worker thread. Memory that another detector has pinned stays in its care, so
-        it is only copied from: a copy is also right after that detector has unpinned it.
+        Runs on the worker thread. Memory that another detector has pinned is only copied from,
+        never read in place: a copy is correct even after that detector has unpinned it.
         """
         if id(array) in self._known:
             return

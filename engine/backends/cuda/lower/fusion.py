@@ -63,7 +63,7 @@ def _is_fusible(target: Target, op: Conv2d) -> bool:
 
 
 def fold_pools(lowered: Lowered) -> Lowered:
-    """Conv2d, MaxPool -> Conv2d that pools its map and stores it, too, as others read it."""
+    """Conv2d, MaxPool -> KeepingConv2d: it also stores the map, because other ops read it."""
     plan, target = lowered.plan, lowered.target
     made: list[Op] = []
     places: dict[Tensor, int] = {}  # in `made`, of the convolutions by what they write

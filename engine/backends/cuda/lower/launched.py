@@ -28,7 +28,7 @@ _DECODING = ("counter", "records", "columns", "per_row", "threshold", "hierarchy
 
 @dataclass
 class Launched:
-    """Notes what is launched in one precision; has the methods of Kernels that op functions use."""
+    """A stand-in for Kernels that records what op functions launch in one precision."""
 
     storing: Any = None
     units: set[Unit] = field(default_factory=set)

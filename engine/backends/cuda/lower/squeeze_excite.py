@@ -87,9 +87,9 @@ def scales(target: Target, gate: Op, op: Op) -> bool:
     own, out = target.of(gate), op.out.shape
     if op.factor != gate.out or op.src.shape != out or own != target.of(op):
         return False
-    if op.src == gate.out:  # it loads the map before it has the factors
+    if op.src == gate.out:  # the kernel loads the map before it has the factors
         return False
-    if gate.src.shape.area != out.area:  # the scaled map need not be the one that is summed
+    if gate.src.shape.area != out.area:  # the maps that are summed and scaled may be different
         return False
     touched = {op.src, op.out, gate.out}
     is_packed = not (touched & own.misaligned or out.channels % own.pack)

@@ -1,4 +1,4 @@
-"""Between the host's layout, float32 (rows, channels, height, width), and tensors on the card."""
+"""Copy between the host's layout, float32 (rows, channels, height, width), and tensors."""
 
 from __future__ import annotations
 

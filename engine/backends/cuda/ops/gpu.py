@@ -118,9 +118,9 @@ class Gpu:
     def for_part(
         self, part: Op, op: Op, between: Tensor, pointer: int | None, **changes: Any
     ) -> Gpu:
-        """Return what runs a part of an op, with the op's arrays.
+        """Return the counterpart that runs a part of an op, with the op's arrays.
 
-        `between` lies at a pointer, unless it has a place of its own.
+        `between` is placed at `pointer`; without one it keeps its own place.
         """
         own = ((name, at) for (item, name), at in self.arrays.items() if item == op)
         return replace(

@@ -16,7 +16,7 @@ _LEAST_AREA = 33  # pixels: in smaller maps a thread for each channel is as fast
 
 
 def squeeze_of(gpu: Gpu, gate: ops.Gate | None) -> dict[str, int]:
-    """Return the first layer of a gate as the kernels take it that multiply their sums by it."""
+    """Return the first layer of a gate as arguments of a kernel that multiplies sums by it."""
     if gate is None:
         return {"squeeze": 0, "squeeze_pitch": 0, "hidden": 0}
     values = gpu.target.pack

@@ -1,4 +1,4 @@
-"""Take the frames of videos over from the card's decoder: RGB in memory that its programs read.
+"""Convert video frames that the card has decoded to RGB, in memory that programs read.
 
 FFmpeg decodes on the card, in this context and in the order of the legacy default stream.
 """
@@ -88,7 +88,10 @@ class CardIntake:
         self._waiting = fork_safety.lock(inner=True)
 
     def take(self, frame: Nv12, owner: object) -> DeviceFrame | None:
-        """Start to convert a frame; None after the end, or if something is missing."""
+        """Start to convert a frame.
+
+        Return None if the intake is closed, memory is short, or the colour matrix is unknown.
+        """
         factors = yuv.factors(frame.matrix, is_full=frame.is_full)
         with self._taking:
             if factors is None or self._is_closed:

@@ -25,8 +25,8 @@ from engine.backends.cuda.runtime.slot import POINTER, Job, Key, Slot
 from engine.backends.cuda.runtime.step_runner import StepRunner
 from engine.plan.ops import Op
 
-# A thread copies arrays in about five times as long as the fastest networks run. While as many
-# slots as there are such threads are filled, one run is on the device and one waits for it.
+# To stage a run takes a thread about five times as long as the fastest networks run. While each of
+# these threads fills a slot, one run is on the device and another waits for it.
 SUBMITTERS = 6
 SLOTS = SUBMITTERS + 2
 _MOST_GRAPHS = 8
@@ -185,7 +185,7 @@ class DeviceProgram:
         return self.timed_on_stream(slot, job)
 
     def timed_on_stream(self, slot: Slot, job: Job) -> list[float]:
-        """Return the same of a run that the device may start later."""
+        """Do the same on a device that may still be busy."""
         stream = self._context.stream
         self._latest = None  # the upload is on the main stream, not parallel to earlier runs
         events = [self._driver.Event() for _ in range(4)]

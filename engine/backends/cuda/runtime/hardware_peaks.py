@@ -1,4 +1,4 @@
-"""What a card could do at most, from what its multiprocessors and its memory do in a clock."""
+"""Peak rates of a card, from what its multiprocessors and its memory do in a clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SPLIT = 3  # products of tf32 that make one of float32
 
 
 def peaks(card: Card, precision: str) -> Peaks | None:
-    """None where they are not known."""
+    """Return the peak rates, or None if they are unknown."""
     plain, tf32, float16 = _RATES.get(card.capability, (0, 0, 0))
     best = {"float32": max(plain, tf32 / _SPLIT), "tf32": tf32, "float16": float16}
     best["int8"] = 2 * float16

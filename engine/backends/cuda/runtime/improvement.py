@@ -23,9 +23,9 @@ Search = Callable[[], Lowered]  # returns what the program should run from then 
 
 
 def improve_later(program: CudaProgram, search: Search, turn: Any) -> None:
-    """Search on a thread that neither the program's end nor the interpreter's waits for.
+    """Search on a thread that delays neither close() nor the exit of the interpreter.
 
-    One search at a time has its `turn`, which is a lock, since each of them measures.
+    `turn` is a lock: searches measure, so one runs at a time.
     """
     try:
         thread = thread_cache.take()

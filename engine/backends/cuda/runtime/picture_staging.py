@@ -67,7 +67,7 @@ def arrange(pictures: Sequence[Placed]) -> Arrangement | None:
         top = step * len(pictures)
         every = range(0, top, step)
         return Arrangement(every, {}, top, pictures.arrays, every) if top <= MOST_BYTES else None
-    # Tiles fill whole runs, so that a few samples tell; looking at all would cost as much as this.
+    # Tiles fill whole runs, so a few samples suffice; to check all takes as long as the rest.
     are_cut = any(_is_cut(each.pixels) for each in pictures[:: len(pictures) // 2 or 1])
     shared = _shared_parts(pictures) if are_cut else {}
     begun: dict[int, int] = {}  # offsets of shared parts, by their identity
@@ -105,7 +105,7 @@ class _View(NamedTuple):
 
 
 def _shared_parts(pictures: Sequence[Placed]) -> dict[int, _View]:
-    """Return the pictures, by number, that are smaller together than each on its own."""
+    """Return the pictures, by number, whose arrays overlap so that together they are smaller."""
     groups: dict[tuple[int, int], tuple[Array, dict[int, Array]]] = {}
     for number, (pixels, *_) in enumerate(pictures):
         if not isinstance(pixels, DevicePixels) and (owner := _owner(pixels)) is not None:
@@ -190,8 +190,8 @@ def _entry(placement: Placement, exact: bool, steps: tuple[int, int]) -> bytes:
 class Copier:
     """Copies arrays into pinned memory, large ones with several threads.
 
-    Callers that copy at the same time, as the threads of a stream do, copy by themselves: together
-    they use the memory as well, and every other thread would wait for the interpreter's lock.
+    If several callers copy at the same time, as the threads of a stream do, each copies alone:
+    together they use all memory bandwidth, and more threads would wait for the GIL.
     """
 
     def __init__(self) -> None:

@@ -544,7 +544,7 @@ class CudaProgram:
             self._context.run(partial(self._examine, slot, job))
 
     def _examine(self, slot: Slot, job: Job) -> None:
-        """Raise if what this run is about leaves the range of halves."""
+        """Raise if this run makes activations beyond the range of float16."""
         op = overflow.suspect(self._lowered, self._device.largest(slot, job))
         if op is None:
             return

@@ -23,8 +23,8 @@ _SLOWER = 1.5  # times the cycles of what would be chosen otherwise
 def with_few_kernels(fused: Lowered) -> Lowered:
     """Return the network with a choice for each convolution; what was measured stays.
 
-    Of the tensor-core kernels that would be used somewhere in it, the one that suits most
-    convolutions comes first, then the one that suits most of the others.
+    The candidates are the tensor-core kernels that would be used somewhere in it. First comes the
+    one that suits most convolutions, then the one that suits most of the others, and so on.
     """
     target = fused.target
     convolutions = {
@@ -53,7 +53,7 @@ def _by_kernel(
         return {}
     found = {kernel: usual}
     cycles = conv.get(usual).estimate(target, op)
-    if cycles is None:  # one that has no rival
+    if cycles is None:  # it has no variants to compare with
         return found
     able = [each for each in used if conv.get(each).can_run(target, op)]
     taken = {each: conv.get(each).estimate(target, op) or inf for each in able}

@@ -29,7 +29,7 @@ _ALIKE = 2  # tried of the variants that do the same work
 def distinct(fused: Lowered) -> list[Conv2d]:
     """Return a convolution of each signature, the most expensive signature first.
 
-    Of several, the one whose place in memory suits most algorithms.
+    If several share it, return the one whose place in memory suits most algorithms.
     """
     target = fused.target
     alike: dict[str, list[Conv2d]] = {}
@@ -51,7 +51,7 @@ def distinct(fused: Lowered) -> list[Conv2d]:
 def shortlist(target: Target, op: Conv2d) -> list[Choice]:
     """Return the rule of thumb, the most promising variants of each family, and single algorithms.
 
-    Plain loops are far slower than tensor cores and slow to measure: they are tried only without.
+    Plain loops are slow to measure: they are tried only if no kernel with tensor cores can run.
     """
     able = conv.candidates(target, op)
     estimates = {each: conv.get(each).estimate(target, op) for each in able}
@@ -68,7 +68,7 @@ def shortlist(target: Target, op: Conv2d) -> list[Choice]:
 
 
 def _best_of(family: list[Choice]) -> list[Choice]:
-    """Return the first few, and few that differ only in the shared memory that they take."""
+    """Return the first few, of which at most _ALIKE do the same work and differ in buffering."""
     seen: Counter[object] = Counter()
     found = []
     for choice in family:

@@ -65,7 +65,7 @@ def is_waited_for() -> bool:
 
 
 class Tuner:
-    """Fills `choices`, which are by the signature of the convolution."""
+    """Fills `choices`: the fastest algorithm by the signature of a convolution."""
 
     def __init__(self, context: Context, choices: dict[str, Choice]) -> None:
         self.choices = choices

@@ -109,28 +109,27 @@ class Blas:
         """
         if self._handle is None:
             self._open()
-        p, one, zero = product, ctypes.byref(self._one), ctypes.byref(self._zero)
-        shape = (_TRANSPOSED, _AS_IT_IS, p.columns, p.rows, p.depth)
-        first, second, result = (b, p.depth), (a, p.a_pitch), (out, p.out_pitch)
-        steps = (p.columns * p.depth, p.a_step, p.columns)
+        p, is_batched = product, product.count > 1
         if p.is_half:
-            kind = _HALF if p.is_half_out else _FLOAT
-            parts = ((steps[0],), (steps[1],), (steps[2], p.count)) if p.count > 1 else ((),) * 3
-            self._call(
-                "cublasGemmStridedBatchedEx" if p.count > 1 else "cublasGemmEx",
-                *(*shape, one, first[0], _HALF, first[1], *parts[0]),
-                *(second[0], _HALF, second[1], *parts[1]),
-                *(zero, result[0], kind, result[1], *parts[2]),
-                *(_SUMS_ARE_FLOAT, _DEFAULT_ALGORITHM),
-            )
-        elif p.count > 1:
-            self._call(
-                "cublasSgemmStridedBatched",
-                *(*shape, one, *first, steps[0], *second, steps[1]),
-                *(zero, *result, steps[2], p.count),
-            )
+            name = "cublasGemmStridedBatchedEx" if is_batched else "cublasGemmEx"
         else:
-            self._call("cublasSgemm_v2", *shape, one, *first, *second, zero, *result)
+            name = "cublasSgemmStridedBatched" if is_batched else "cublasSgemm_v2"
+
+        def matrix(pointer: int, pitch: int, step: int, kind: int = _HALF) -> tuple[int, ...]:
+            """Return the arguments of one matrix; `step` leads to the next one."""
+            return pointer, *([kind] if p.is_half else []), pitch, *([step] if is_batched else [])
+
+        self._call(
+            name,
+            *(_TRANSPOSED, _AS_IT_IS, p.columns, p.rows, p.depth),
+            ctypes.byref(self._one),
+            *matrix(b, p.depth, p.columns * p.depth),
+            *matrix(a, p.a_pitch, p.a_step),
+            ctypes.byref(self._zero),
+            *matrix(out, p.out_pitch, p.columns, _HALF if p.is_half_out else _FLOAT),
+            *([p.count] if is_batched else []),
+            *([_SUMS_ARE_FLOAT, _DEFAULT_ALGORITHM] if p.is_half else []),
+        )
 
     def close(self) -> None:
         if self._handle is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated, Any
 
-from engine.backends.cuda.conv import kernel_args, sm90_base, tensor_cores
+from engine.backends.cuda.conv import kernel_args, sm90_base, tensor_cores, unfused
 from engine.backends.cuda.conv.kernel_args import KernelArgs, struct
 from engine.backends.cuda.conv.sm90_rgb_stem import RGB_STEM
 from engine.backends.cuda.driver import launch
@@ -91,7 +91,7 @@ class FusedPair(ABC):
             return False
         if (second.kernel, second.padding, second.dilation) != (_TAPS, (1, 1, 1, 1), (1, 1)):
             return False
-        if any(each is not None for each in (second.pool, second.yolo, second.upsample)):
+        if unfused.has_more(second):
             return False
         if first.out.shape != second.src.shape or first.out.shape.channels != _BETWEEN:
             return False

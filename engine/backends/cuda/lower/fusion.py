@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import sm90_fused
+from engine.backends.cuda.conv import sm90_fused, unfused
 from engine.backends.cuda.conv.algorithm import KeepingConv2d, ScaledConv2d
 from engine.backends.cuda.conv.tensor_cores import EIGHT
 from engine.backends.cuda.lower import memory_layout
@@ -52,9 +52,7 @@ def _fits(multiply: Multiply, op: Conv2d) -> bool:
         and src.shape.area > 1
         and op.is_pointwise
         and op.groups == 1
-        and op.pool is None
-        and op.yolo is None
-        and op.upsample is None
+        and not unfused.has_more(op)
     )
 
 
@@ -68,8 +66,8 @@ def fold_pools(lowered: Lowered) -> Lowered:
     made: list[Op] = []
     places: dict[Tensor, int] = {}  # in `made`, of the convolutions by what they write
     for op in plan.ops:
-        place = places.get(op.src) if isinstance(op, MaxPool) else None
-        if isinstance(op, MaxPool) and place is not None:
+        if isinstance(op, MaxPool) and op.src in places:
+            place = places[op.src]
             before = made[place]
             if type(before) is Conv2d and _halves(before, op):
                 keeping = KeepingConv2d.of(before, op)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 
 from engine import extras
@@ -63,8 +63,8 @@ def _cublas() -> Finding:
     try:
         version = cublas.version()
     except EngineError as error:
-        return Finding(finding.subject, None, str(error), finding.details)
-    return Finding(finding.subject, f"{version}, {finding.found}", None, finding.details)
+        return replace(finding, found=None, cure=str(error))
+    return replace(finding, found=f"{version}, {finding.found}")
 
 
 def _compilers() -> list[Finding]:
@@ -72,13 +72,9 @@ def _compilers() -> list[Finding]:
     nvcc, nvrtc = _file(library.NVCC), _file(library.NVRTC)
     host = shutil.which("g++") or shutil.which("cl")
     if nvcc.found and not host:
-        unusable = f"{nvcc.found}, without the C++ compiler that it needs"
-        nvcc = Finding(nvcc.subject, unusable, None, nvcc.details)
+        nvcc = replace(nvcc, found=f"{nvcc.found}, without the C++ compiler that it needs")
     is_enough = bool((nvcc.found and host) or nvrtc.found)
-    return [
-        Finding(nvcc.subject, nvcc.found, None, nvcc.details),
-        Finding(nvrtc.subject, nvrtc.found, None if is_enough else nvrtc.cure, nvrtc.details),
-    ]
+    return [replace(nvcc, cure=None), replace(nvrtc, cure=None if is_enough else nvrtc.cure)]
 
 
 def _cache() -> Finding:

@@ -119,7 +119,7 @@ def _row(card: CudaDevice, op: Conv2d, kind: str, batch: int) -> dict[str, Any]:
     ]
     wanted = {tile for each in choices if (tile := conv.get(each).tile(target, op))}
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda tile: tiles.image(tile, target.capability), wanted))
+        list(pool.map(lambda tile: tiles.compiled_from(tile, target.capability).image(), wanted))
     times = {str(each): _time(card, target, op, each) for each in choices}
     best = min(times, key=times.__getitem__)
     milliseconds = times[best]

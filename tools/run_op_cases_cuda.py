@@ -171,8 +171,9 @@ def integers(device: CudaDevice, *, all_algorithms: bool, every: int) -> Iterato
         choices = able if all_algorithms else families.values()
         runs += [(problem, target, choice) for choice in choices]
     wanted = {conv.get(choice).tile(target, problem.op) for problem, target, choice in runs}
+    capability = device.card.capability
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda tile: tiles.image(tile, device.card.capability), wanted - {None}))
+        list(pool.map(lambda tile: tiles.compiled_from(tile, capability).image(), wanted - {None}))
     for problem, target, choice in runs:
         job = partial(test_int8_on_card.run, device, target, problem, choice)
         device._context.run(job)

@@ -57,7 +57,7 @@ def test_every_tile_agrees_with_exact_sums(card: CudaDevice, name: str, writes: 
     assert able
     with ThreadPoolExecutor() as pool:
         wanted = {conv.get(each).tile(target, op) for each in able} - {None}
-        list(pool.map(lambda tile: tiles.image(tile, target.capability), wanted))
+        list(pool.map(lambda tile: tiles.compiled_from(tile, target.capability).image(), wanted))
     expected = problem.values()
     for each in able:
         got = card._context.run(lambda each=each: run(card, target, problem, each))

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.driver import compile_cache, compiler, tiles
+from engine.backends.cuda.driver import compile_cache, compiler
 from engine.plan import ops
 from tests.backends.cases import Case, all_cases, missing_pass
 from tests.backends.cuda.tiles_on_card import (
@@ -68,9 +68,7 @@ def older(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
         at.setattr(device._context, "card", replace(device.card, capability=capability))
         at.setattr(compiler, "compile_image", in_ptx)
         at.setattr(compiler, "_cache", lambda: apart)
-        tiles.image.cache_clear()  # of cubins for a card that is one of these itself
         yield device
-    tiles.image.cache_clear()
 
 
 def needs_its_pass(case: Case, device: CudaDevice) -> None:

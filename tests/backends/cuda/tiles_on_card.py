@@ -120,7 +120,7 @@ def compile_together(
         None
     }
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda tile: tiles.image(tile, target.capability), wanted))
+        list(pool.map(lambda tile: tiles.compiled_from(tile, target.capability).image(), wanted))
 
 
 def assert_near(got: Array, expected: Array, tolerance: float, name: str) -> None:

@@ -79,7 +79,7 @@ class Kernels:
     def image(self, module: Unit | Tile) -> bytes:
         """Return a compiled module, from the cache if possible; any thread may call this."""
         if isinstance(module, Tile):
-            return tiles.image(module, self._capability)
+            return tiles.compiled_from(module, self._capability).image()
         return compiler.source(module, self._capability, self._precision).image()
 
 

@@ -109,9 +109,3 @@ def compiled_from(tile: Tile, capability: tuple[int, int]) -> Source:
     is_fast = reads_halves(tile.mode) or tile.mode == MODES["int8"]
     defines = ("-DSTORE_HALF", "-use_fast_math") if is_fast else ()
     return Source(source(tile), defines, capability, for_nvrtc=True)
-
-
-@lru_cache(maxsize=256)
-def image(tile: Tile, capability: tuple[int, int]) -> bytes:
-    """Return the compiled tile, from the cache if possible."""
-    return compiled_from(tile, capability).image()

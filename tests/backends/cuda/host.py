@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -133,7 +134,7 @@ class HostKernels:
         name: str,
         grid: tuple[int, int, int],
         threads: int,
-        arguments: Sequence[int | float],
+        arguments: Sequence[Any],
         *,
         stream: int,
         shared: int = 0,

@@ -71,6 +71,7 @@ def test_known_values_fill_the_fields_that_a_struct_has() -> None:
 
 def test_arguments_that_come_by_name_are_put_in_order() -> None:
     sizes = {"pixels": 3, "channels": 4, "words": 5, "src_pitch": 6}
-    assert compiler.in_order("xnor_pack", {**sizes, "out": 2, "src": 1}) == [1, 2, 3, 4, 5, 6]
+    values = compiler.in_order("xnor_pack", {**sizes, "out": 2, "src": 1})
+    assert [each.value for each in values] == [1, 2, 3, 4, 5, 6]
     with pytest.raises(AssertionError, match="xnor_pack: missing or unknown parameters"):
         compiler.in_order("xnor_pack", sizes)

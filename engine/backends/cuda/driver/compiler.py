@@ -217,12 +217,12 @@ def _signatures() -> dict[str, dict[str, Any]]:
     return signatures(translation_unit())
 
 
-def in_order(kernel: str, arguments: Mapping[str, float]) -> list[float]:
-    """Return arguments in the order of the kernel's parameters."""
-    names = parameters(kernel)
-    unknown = arguments.keys() ^ names.keys()
+def in_order(kernel: str, arguments: Mapping[str, float]) -> list[Any]:
+    """Return arguments as ctypes values in the order of the kernel's parameters."""
+    kinds = parameters(kernel)
+    unknown = arguments.keys() ^ kinds.keys()
     assert not unknown, f"{kernel}: missing or unknown parameters: {sorted(unknown)}"
-    return [arguments[name] for name in names]
+    return [kind(arguments[name]) for name, kind in kinds.items()]
 
 
 def _c_type(kernel: str, kind: str) -> Any:

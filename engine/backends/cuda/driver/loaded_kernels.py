@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from typing import Any
 
 from engine.backends.cuda.driver import compiler, tiles
-from engine.backends.cuda.driver.compiler import EARLY_STARTS, Unit, parameters
+from engine.backends.cuda.driver.compiler import EARLY_STARTS, Unit
 from engine.backends.cuda.driver.launch import Function, Module
 from engine.backends.cuda.driver.tiles import Tile
 from engine.concurrency.cores import usable_cores
@@ -35,18 +36,15 @@ class Kernels:
         name: str,
         grid: tuple[int, int, int],
         threads: int,
-        arguments: Sequence[float],
+        arguments: Sequence[Any],
         *,
         stream: int,
         shared: int = 0,
         all_shared: bool = False,
     ) -> None:
-        """Enqueue a kernel; `shared` bytes are its dynamic shared memory."""
-        function = self._function(compiler.unit_of(name), name, shared)
-        kinds = parameters(name).values()
-        values = [kind(value) for kind, value in zip(kinds, arguments, strict=True)]
-        function.launch(
-            *(grid, threads, values),
+        """Enqueue a kernel with ctypes values; `shared` bytes are its dynamic shared memory."""
+        self._function(compiler.unit_of(name), name, shared).launch(
+            *(grid, threads, arguments),
             stream=stream,
             early=self._is_early,
             all_shared=all_shared and self._is_early,

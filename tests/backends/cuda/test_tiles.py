@@ -131,7 +131,9 @@ def test_floats_need_ampere() -> None:
 def test_narrow_groups_are_bundled(
     groups: int, channels: int, filters: int, expected: Bundles | None
 ) -> None:
-    assert bundles(HALVES, convolution(channels, filters, groups=groups)) == expected
+    op = convolution(channels, filters, groups=groups)
+    assert takes(HALVES, op, "implicit_gemm_") == (expected is not None)
+    assert expected in (None, bundles(HALVES, op))
 
 
 def test_bundled_groups_do_not_see_each_other() -> None:

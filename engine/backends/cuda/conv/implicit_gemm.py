@@ -99,18 +99,17 @@ class Bundles:
     steps: int  # slices
 
 
-def bundles(target: Target, op: ops.Conv2d) -> Bundles | None:
-    """Return the smallest bundles that 16-byte copies and a tile can take, if there are any."""
+def bundles(target: Target, op: ops.Conv2d) -> Bundles:
+    """Return the smallest bundles that 16-byte copies and a tile can take."""
     channels, filters = op.weight.shape[1], kernel_args.filters_of_group(op)
-    sizes = [
+    value_bytes = target.bytes_of(op.src)
+    sizes = (
         size
         for size in range(1, op.groups + 1)
-        if op.groups % size == 0 and size * channels * target.bytes_of(op.src) % 16 == 0
-    ]
-    if not sizes:
-        return None
-    size = next((each for each in sizes if each * filters >= _LEAST_FILTERS), sizes[-1])
-    value_bytes, values = target.bytes_of(op.src), op.kernel[0] * op.kernel[1] * size * channels
+        if op.groups % size == 0 and size * channels * value_bytes % 16 == 0
+    )
+    size = next((each for each in sizes if each * filters >= _LEAST_FILTERS), op.groups)
+    values = op.kernel[0] * op.kernel[1] * size * channels
     length = values * value_bytes
     is_short = length <= _SHORT_DEPTH and 0 < length % 128 <= 64
     depth = (64 if is_short else 128) // value_bytes
@@ -145,15 +144,15 @@ class ImplicitGemm(Algorithm):
             return False
         if self.tile(target, op).shared_bytes > most_shared_bytes(target.capability):
             return False
-        if self.columns > 32 and self.columns >= 2 * _bundles(target, op).filters:
+        if self.columns > 32 and self.columns >= 2 * bundles(target, op).filters:
             return False
         if self.split == 1:
             return True
         blocks = self._tiles(target, op) * self.split
-        return blocks <= _MOST_BLOCKS and _bundles(target, op).steps >= _LEAST_STEPS * self.split
+        return blocks <= _MOST_BLOCKS and bundles(target, op).steps >= _LEAST_STEPS * self.split
 
     def tile(self, target: Target, op: ops.Conv2d) -> MmaTile:
-        own = {"depth": _bundles(target, op).depth, **tensor_cores.tile_fields(target, op)}
+        own = {"depth": bundles(target, op).depth, **tensor_cores.tile_fields(target, op)}
         tile = MmaTile.of(self, **own)
         return tile if target.capability >= AMPERE else replace(tile, stages=2)  # copies in step
 
@@ -163,7 +162,7 @@ class ImplicitGemm(Algorithm):
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
         """Weights as (bundles, filters, k), k = (tap, channel), zero-padded to whole tiles."""
-        each = _bundles(target, op)
+        each = bundles(target, op)
         lines = self._tiles_n(target, op) * self.columns
         constants = tensor_cores.constants_of(target, op, constants)
         dense = _bundled(constants["weight"], each)
@@ -179,7 +178,7 @@ class ImplicitGemm(Algorithm):
         return made
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
-        tile, each = self.tile(gpu.target, op), _bundles(gpu.target, op)
+        tile, each = self.tile(gpu.target, op), bundles(gpu.target, op)
         tiles_n = self._tiles_n(gpu.target, op)
         taps, next_channel = divmod(tile.depth, each.channels)
         next_y, next_x = divmod(taps, op.kernel[1])
@@ -213,7 +212,7 @@ class ImplicitGemm(Algorithm):
         at_once = min(most, resident)
         products = at_once * tile.rows * tile.columns * tile.depth / rate
         cycles = max(products, at_once * tile.stage_bytes / 45, 450)
-        block = 4000 + _bundles(target, op).steps / self.split * cycles
+        block = 4000 + bundles(target, op).steps / self.split * cycles
         block += at_once * tile.rows * tile.columns / 8
         if self.split > 1:
             block += 1500 + tile.rows * tile.columns * self.split / 8
@@ -226,12 +225,12 @@ class ImplicitGemm(Algorithm):
 
     def _tiles_n(self, target: Target, op: ops.Conv2d) -> int:
         """Return the tiles for the filters of a bundle."""
-        return -(-_bundles(target, op).filters // self.columns)
+        return -(-bundles(target, op).filters // self.columns)
 
     def _tiles(self, target: Target, op: ops.Conv2d) -> int:
         pixels = target.rows(op.out) * op.out.shape.area * kernel_args.pool_area(op)
         tiles_m = -(-pixels // self.rows)
-        return tiles_m * self._tiles_n(target, op) * _bundles(target, op).count
+        return tiles_m * self._tiles_n(target, op) * bundles(target, op).count
 
 
 def _can_copy(target: Target, op: ops.Conv2d) -> bool:
@@ -245,13 +244,7 @@ def _can_copy(target: Target, op: ops.Conv2d) -> bool:
         return False
     if isinstance(op, ScaledConv2d) and (is_int8 or op.factor in target.misaligned):
         return False
-    return bundles(target, op) is not None
-
-
-def _bundles(target: Target, op: ops.Conv2d) -> Bundles:
-    found = bundles(target, op)
-    assert found is not None
-    return found
+    return op.src.shape.channels * target.bytes_of(op.src) % 16 == 0
 
 
 def _bundled(weight: Array, each: Bundles) -> Array:

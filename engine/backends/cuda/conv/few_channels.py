@@ -174,7 +174,7 @@ class FewChannels(Algorithm):
         """On the same scale as the estimates of implicit_gemm.py."""
         tile = self.tile(target, op)
         windows = tile.run * tile.pool_area
-        runs = -(-target.rows(op.out) * op.out.shape.area * tile.pool_area // windows)
+        runs = -(-target.rows(op.out) * op.out.shape.area // tile.run)
         depth = tile.steps * _PIECES_OF_STEP * tile.piece
         gathering = windows * tile.steps / 4
         products = windows * self.columns * depth / _RATES[tile.mode]

@@ -34,8 +34,7 @@ def _is_global(op: ops.AveragePool) -> bool:
 
 def _part_count(target: Target, src: ops.Tensor) -> int:
     """Return in how many parts a map is summed: enough to keep half of the card busy."""
-    values = target.pack
-    channels = -(-src.shape.channels // values) * values
+    values, channels = target.pack, src.shape.channels
     width = _packs_of_block(target, channels, values)
     chunks = -(-channels // values // width)
     parts = 1

@@ -91,12 +91,10 @@ def _devices() -> Finding:
     except EngineError as error:
         return Finding("devices", None, str(error))
     major, minor = pycuda_loader.cuda_of(module)
-    cards = [module.Device(index) for index in range(count)]
-    lines = tuple(
-        f"cuda:{index}: {card.name()}, compute capability {'.'.join(map(str, capability))}, "
+    cards = "; ".join(
+        f"cuda:{index}: {card.name()}, compute capability "
+        f"{'.'.join(map(str, card.compute_capability()))}, "
         f"{pycuda_loader.gib(card.total_memory())}"
-        for index, card in enumerate(cards)
-        for capability in [card.compute_capability()]
+        for index, card in enumerate(map(module.Device, range(count)))
     )
-    about = f"{count}, the driver is for CUDA {major}.{minor}"
-    return Finding("devices", f"{about}; {'; '.join(lines)}")
+    return Finding("devices", f"{count}, the driver is for CUDA {major}.{minor}; {cards}")

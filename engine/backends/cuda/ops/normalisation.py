@@ -17,7 +17,7 @@ def normalise_channels(gpu: Gpu, op: ops.NormaliseChannels) -> None:
 
 _WARP = 32
 _MOST_WARPS = 16  # per block, which computes one run
-_HELD = 2  # values per thread; more in the longest runs
+_HELD = 2  # values per thread in registers, as in softmax.cu; a longer run is read three times
 
 
 def run_tables(lengths: tuple[int, ...], repeats: int = 1) -> Arrays:
@@ -42,9 +42,7 @@ def softmax(gpu: Gpu, op: ops.Softmax) -> None:
         starts=gpu.array(op, "starts"),
         lengths=gpu.array(op, "lengths"),
         runs=runs_in_row,
-        channels=op.src.shape.channels,
         area=op.src.shape.area,
-        out_channels=op.out.shape.channels,
         out_area=op.out.shape.area,
     )
     blocks = min(gpu.rows(op.out) * runs_in_row, MOST_GRID)

@@ -36,19 +36,16 @@ struct Inbox {
     bool is_apart;
 };
 
-DEVICE int first_column_group(const KernelArgs& p, int rank)
-{
-    return rank * COLUMN_GROUPS / SPLIT;
-}
+DEVICE int first_column_group(int rank) { return rank * COLUMN_GROUPS / SPLIT; }
 
 // `shared` is the size of the buffers that the inbox may replace.
 DEVICE Inbox inbox_at(unsigned base, unsigned full, const KernelArgs& p, int rank, int shared)
 {
-    const int first = first_column_group(p, rank);
-    return {base + p.inbox, full, first, first_column_group(p, rank + 1) - first, p.inbox >= shared};
+    const int first = first_column_group(rank);
+    return {base + p.inbox, full, first, first_column_group(rank + 1) - first, p.inbox >= shared};
 }
 
-DEVICE void expect_inbox(const Inbox& inbox, const KernelArgs& p)
+DEVICE void expect_inbox(const Inbox& inbox)
 {
     mbarrier_init(inbox.full, 1);
     mbarrier_expect_bytes(inbox.full, (SPLIT - 1) * ROW_GROUPS * inbox.count * GROUP_BYTES);
@@ -62,8 +59,8 @@ DEVICE unsigned outbox_of(unsigned base, const Inbox& inbox, int first)
 
 // Writes a warp's sums of row group `first` and every fourth one after it to the outbox, and its own
 // share to its own inbox. `memory` is the pointer to address `base`.
-DEVICE void write_outbox(const Sum (&sum)[M_BLOCKS][BN / 2], const KernelArgs& p, const Inbox& inbox,
-    int rank, int first, unsigned base, unsigned char* memory)
+DEVICE void write_outbox(const Sum (&sum)[M_BLOCKS][BN / 2], const Inbox& inbox, int rank, int first,
+    unsigned base, unsigned char* memory)
 {
     int owner = -1;
     int begin = 0;
@@ -73,7 +70,7 @@ DEVICE void write_outbox(const Sum (&sum)[M_BLOCKS][BN / 2], const KernelArgs& p
     UNROLL(j, COLUMN_GROUPS) {
         while (j == end) {
             begin = end;
-            end = first_column_group(p, ++owner + 1);
+            end = first_column_group(++owner + 1);
             const bool is_own = owner == rank;
             const unsigned start = is_own ? inbox.at + rank * ROW_GROUPS * inbox.count * GROUP_BYTES
                                           : outbox_of(base, inbox, begin);
@@ -91,12 +88,12 @@ DEVICE void write_outbox(const Sum (&sum)[M_BLOCKS][BN / 2], const KernelArgs& p
 }
 
 // Sends what a warp has written to the outbox, one lane for each owner.
-DEVICE void send_outbox(const KernelArgs& p, const Inbox& inbox, int rank, int first, unsigned base)
+DEVICE void send_outbox(const Inbox& inbox, int rank, int first, unsigned base)
 {
     const int owner = threadIdx.x % 32;
     if (owner < SPLIT && owner != rank) {
-        const int begin = first_column_group(p, owner);
-        const int bytes = (first_column_group(p, owner + 1) - begin) * GROUP_BYTES;
+        const int begin = first_column_group(owner);
+        const int bytes = (first_column_group(owner + 1) - begin) * GROUP_BYTES;
         const unsigned from = outbox_of(base, inbox, begin);
         const unsigned to = map_to_rank(inbox.at, owner) + rank * ROW_GROUPS * bytes;
         const unsigned full = map_to_rank(inbox.full, owner);
@@ -109,19 +106,19 @@ DEVICE void send_outbox(const KernelArgs& p, const Inbox& inbox, int rank, int f
 }
 
 // Takes a warp's sums to the blocks that own their columns; the buffers have been read.
-DEVICE void exchange_sums(const Sum (&sum)[M_BLOCKS][BN / 2], const KernelArgs& p, const Inbox& inbox,
-    int rank, int first, unsigned base, unsigned char* memory)
+DEVICE void exchange_sums(const Sum (&sum)[M_BLOCKS][BN / 2], const Inbox& inbox, int rank, int first,
+    unsigned base, unsigned char* memory)
 {
     if (SPLIT > 1 && !inbox.is_apart) cluster_arrive();
-    write_outbox(sum, p, inbox, rank, first, base, memory);
+    write_outbox(sum, inbox, rank, first, base, memory);
     if (SPLIT > 1) {
         cluster_wait();
-        send_outbox(p, inbox, rank, first, base);
+        send_outbox(inbox, rank, first, base);
     }
 }
 
 // Waits for the sums of other blocks.
-DEVICE void wait_for_inbox(const Inbox& inbox, const KernelArgs& p)
+DEVICE void wait_for_inbox(const Inbox& inbox)
 {
     if (SPLIT == 1) return;
     mbarrier_wait(inbox.full, 0);
@@ -130,7 +127,7 @@ DEVICE void wait_for_inbox(const Inbox& inbox, const KernelArgs& p)
 }
 
 // The last steps of a producer warp, which takes part in the barriers of a cluster.
-DEVICE void end_producer(const Inbox& inbox, const KernelArgs& p)
+DEVICE void end_producer(const Inbox& inbox)
 {
     __syncwarp();
     launch_dependents();  // earlier, they would take resources from this kernel
@@ -176,7 +173,7 @@ template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, co
     };
     Eight residual;
     issue_residual_load(residual, residual_of(threadIdx.x), pixel_at(threadIdx.x) >= 0);
-    wait_for_inbox(inbox, p);
+    wait_for_inbox(inbox);
 #pragma unroll 1
     for (int item = threadIdx.x; item >> shift < BM / CELLS; item += stride) {
         const Eight more = residual;

@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             mbarrier_init(patch_full + 8 * s, 1);
             mbarrier_init(patch_empty + 8 * s, 4 * CONSUMERS);
         }
-        if (SPLIT > 1) expect_inbox(inbox, p);
+        if (SPLIT > 1) expect_inbox(inbox);
         mbarrier_init_fence();
     }
     __syncthreads();
@@ -177,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
                 }
             }
         }
-        end_producer(inbox, p);
+        end_producer(inbox);
     } else {
         const bool is_first = threadIdx.x % 32 == 0;
         const int n0 = tile.across * BM;
@@ -234,9 +234,9 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         wgmma_wait<0>();
         named_barrier(1, 128 * CONSUMERS);  // the slots have been read; their memory takes the sums
         unsigned char* buffer = memory + (base - shared_address(memory));
-        exchange_sums(sum, p, inbox, rank, warp_index(), base, buffer);
+        exchange_sums(sum, inbox, rank, warp_index(), base, buffer);
         named_barrier(1, 128 * CONSUMERS);  // this block's own share has been written
-        wait_for_inbox(inbox, p);
+        wait_for_inbox(inbox);
         finish_filters(inbox, bias, p, n0, residual, buffer + p.inbox, pixel_of);
         if (SPLIT > 1) cluster_wait();  // a block must exist until what it sent has arrived
     }

@@ -76,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             mbarrier_init(full + 8 * s, 1);
             mbarrier_init(empty + 8 * s, 4 * CONSUMERS);  // each warp releases slots for itself
         }
-        if (SPLIT > 1) expect_inbox(inbox, p);
+        if (SPLIT > 1) expect_inbox(inbox);
         mbarrier_init_fence();
     }
     __syncthreads();
@@ -121,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
                 }
             }
         }
-        end_producer(inbox, p);
+        end_producer(inbox);
     } else {
         const bool is_first = threadIdx.x % 32 == 0;
         float own[BIASES_PER_THREAD];
@@ -171,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         named_barrier(1, 128 * CONSUMERS);  // the ring has been read; its memory takes the sums or the rows
         auto pixel_of = [&](int row) { return m0 + row < p.pixels ? m0 + row : -1; };
         if (SPLIT > 1 || CELLS > 1) {
-            exchange_sums(sum, p, inbox, rank, first_row / 16, base, buffer);
+            exchange_sums(sum, inbox, rank, first_row / 16, base, buffer);
             named_barrier(1, 128 * CONSUMERS);  // this block's own share has been written
             reduce_and_finish(inbox, bias, p, n0, buffer + p.inbox, pixel_of);
             if (SPLIT > 1) cluster_wait();  // a block must exist until what it sent has arrived

@@ -4,8 +4,8 @@
 //   src (pixels, channels), weight (filters, channels); `out` and `residual` are floats if has_floats
 //
 // Work item  a block takes one filter of one pixel; its threads share the channels.
-// Memory     weights and inputs are read once, coalesced; the product is too small for tensor cores. Weights do
-//            not depend on the previous kernel: the first are loaded before the wait for it.
+// Memory     weights and inputs are read once, coalesced; the product is too small for tensor cores. Weights and
+//            biases do not depend on the previous kernel: the first are loaded before the wait for it.
 #include "common.cuh"
 
 #define DOT_THREADS 128
@@ -21,6 +21,7 @@ template <int V> DEVICE void dot_body(const real* src, const real* weight, const
     for (int item = blockIdx.x; item < pixels * filters; item += gridDim.x) {
         const int pixel = item / filters;
         const int filter = item - pixel * filters;
+        const float own = bias ? bias[filter] : 0.f;
         float sum = 0.f;
         for (int first = thread * V; first < channels; first += DOT_AHEAD * DOT_THREADS * V) {
             Bits<V * sizeof(real)> weights[DOT_AHEAD], inputs[DOT_AHEAD];
@@ -41,7 +42,7 @@ template <int V> DEVICE void dot_body(const real* src, const real* weight, const
         __syncthreads();
         if (thread == 0) {
             UNROLL(warp, DOT_THREADS / 32 - 1) sum += shared[warp + 1];
-            const float x = sum + (bias ? bias[filter] : 0.f);
+            const float x = sum + own;
             const int from = pixel * residual_pitch + filter;
             const int to = pixel * out_pitch + filter;
             if (has_floats) {

@@ -18,8 +18,8 @@ DEVICE float to_float(float x) { return x; }
 DEVICE void put(float* p, float x) { *p = x; }
 DEVICE void put(half* p, float x) { *p = to_half(x); }
 
-// Values in bytes are signed steps, from -128 to 127. Conversions of floats and bytes run at a fraction of the rate of sums. A float of 2^23 and more has its
-// integer part in its lowest bits.
+// Values in bytes are signed steps, from -128 to 127. Conversions of floats and bytes run at a fraction of
+// the rate of sums. A float of 2^23 and more has its integer part in its lowest bits.
 
 // Four values times `factor`, rounded to nearest, ties to even, and saturated.
 DEVICE unsigned pack_bytes(float a, float b, float c, float d, float factor)
@@ -144,12 +144,6 @@ template <int V> DEVICE Bits<V * sizeof(real)> load_bits_if(bool is_value, const
     Bits<V * sizeof(real)> bits = {};
     if (is_value) bits = load_bits<V>(p);
     return bits;
-}
-
-// Clears the words unless `is_value`.
-template <int BYTES> DEVICE void zero_unless(bool is_value, Bits<BYTES>& bits)
-{
-    for (auto& word : bits.word) word = is_value ? word : 0;
 }
 
 template <int V> DEVICE float value_of(const Bits<V * sizeof(real)>& bits, int i)

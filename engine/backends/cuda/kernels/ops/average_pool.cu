@@ -33,7 +33,7 @@ extern "C" __global__ void average_pool(const real* __restrict__ src, real* __re
 }
 
 #define AVERAGE_THREADS 256
-#define AVERAGE_AHEAD 8     // loads in flight per thread
+#define AVERAGE_AHEAD 4     // loads in flight per thread
 #define AVERAGE_COLUMNS 64  // channels per block at most
 
 // A block takes `wide` packs (a power of two) of neighbouring channels of one part; its threads share the
@@ -62,10 +62,10 @@ template <int V> DEVICE void average_parts_body(const real* src, float* sums, in
                 for (int first = part * run + lane; first < end; first += AVERAGE_AHEAD * lanes) {
                     Bits<V * sizeof(real)> seen[AVERAGE_AHEAD];
                     UNROLL(i, AVERAGE_AHEAD) {
-                        seen[i] = load_bits<V>(image + min(first + i * lanes, end - 1) * src_pitch);
+                        const int pixel = first + i * lanes;
+                        seen[i] = load_bits_if<V>(pixel < end, image + pixel * src_pitch);
                     }
                     UNROLL(i, AVERAGE_AHEAD) {
-                        zero_unless(first + i * lanes < end, seen[i]);
                         UNROLL(k, V) sum.v[k] += value_of<V>(seen[i], k);
                     }
                 }

@@ -221,6 +221,9 @@ class Following:
         self._stride = arguments.stride
         self._numbers = FrameNumbers()
         self._scenes: dict[str, Scene] = {}
+        self._at_once = arguments.at_once
+        self._live: set[str] = set()  # the names of outputs
+        self._videos: list[str] = []  # the scenes of videos that may go on, the latest one last
 
     @property
     def threshold(self) -> float:
@@ -241,11 +244,14 @@ class Following:
                 together.sort(key=lambda each: _natural(each.media))
             ordered += together
         self._numbers = FrameNumbers(ordered)
+        self._live = {output for media, output in ordered if media.is_live}
         return replace(feed, sources=tuple(ordered), found=tuple(ordered))
 
     def take(self, item: Item, result: Result) -> Result:
         """Return the boxes that have an identity."""
         key = sequence_of_item(item).key
+        if item.frame and item.output not in self._live:
+            self._forget_videos_before(key)
         if key not in self._scenes:
             self._scenes[key] = self._new_scene(item)
         return self._scenes[key].follow(result, seconds=self._seconds(item))
@@ -255,6 +261,14 @@ class Following:
         scene = self._scenes.get(sequence_of_item(item).key)
         if scene and item.is_picture:
             scene.skip(seconds=self._seconds(item))
+
+    def _forget_videos_before(self, key: str) -> None:
+        """Drop the scenes of videos that have ended, as a run may have thousands."""
+        if key in self._videos:
+            self._videos.remove(key)
+        while len(self._videos) >= self._at_once:
+            del self._scenes[self._videos.pop(0)]
+        self._videos.append(key)
 
     def _seconds(self, item: Item) -> float | None:
         from engine.track.scene import USUAL_RATE

@@ -10,12 +10,13 @@ from PIL import Image
 
 from engine import cli
 from engine.cli import _tracking
-from engine.cli._sources import NamedMedia
+from engine.cli._sources import Feed, NamedMedia
 from engine.errors import ImageError
 from engine.evaluate.mot_files import read_tracks
 from engine.picture_runs import PictureRuns
 from engine.sources.item import Item
 from engine.sources.media import media_of
+from engine.sources.reader import FrameSelection
 from engine.vision.boxes import Boxes
 from engine.vision.frame import Frame
 from engine.vision.result import Result
@@ -294,3 +295,33 @@ def test_only_pictures_that_fail_take_the_time_of_a_frame():
     assert scene.tracker.seconds == 0
     following.fail(Item("x/b.png", ImageError("x/b.png: broken")))
     assert scene.tracker.seconds == pytest.approx(1 / 30)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_what_is_known_of_videos_that_have_ended_is_dropped(at_once):
+    words = ["--track", "x.mp4", "--at-once", str(at_once)]
+    following = _tracking.Following(cli.parser_of("detect").parse(words))
+    box = np.array([[0.5, 0.5, 0.1, 0.2]], np.float32)
+    found = Result((640, 480), box, np.array([0.9], np.float32), np.array([0]))
+    following.take(Item("x/a.png", "x/a.png"), found)  # its folder may go on at any time
+    # The frames of some videos take turns; a video that ends makes room for the next one.
+    for number in range(9):
+        for name in range(number, number + at_once):
+            frame = Frame(f"{name}.mp4", number, number / 25, Fraction(25))
+            followed = following.take(Item("", "", frame, str(name)), found)
+            assert followed.track_ids.tolist() == [1]
+    assert len(following._scenes) == 1 + at_once
+    assert following.take(Item("x/b.png", "x/b.png"), found).track_ids.tolist() == [1]
+
+
+def test_live_videos_keep_their_identities_while_others_come_and_go():
+    following = _tracking.Following(cli.parser_of("detect").parse(["--track", "0"]))
+    cameras = tuple(NamedMedia(media_of(name), name) for name in ("0", "1"))
+    following.in_frame_order(Feed(cameras, FrameSelection(), None, ("0", "1"), cameras))
+    box = np.array([[0.5, 0.5, 0.1, 0.2]], np.float32)
+    found = Result((640, 480), box, np.array([0.9], np.float32), np.array([0]))
+    for number in range(4):
+        for name in ("0", "1", f"{number}.mp4"):
+            item = Item("", "", Frame(name, number, number / 25, Fraction(25)), name)
+            assert following.take(item, found).track_ids.tolist() == [1]
+    assert len(following._scenes) == 3

@@ -117,9 +117,18 @@ def _read_error(option: str, path: str | Path) -> InputError:
 
 
 def check_output(
-    option: str, path: str, reserved: ReservedPaths, *, overwrite: bool, hint: str = HINT
+    option: str,
+    path: str,
+    reserved: ReservedPaths,
+    *,
+    overwrite: bool,
+    hint: str = HINT,
+    in_place: bool = False,
 ) -> None:
-    """Reserve an output file and make its folder; refuse one that would replace a file."""
+    """Reserve an output file and make its folder; refuse one that would replace a file.
+
+    Unless an existing file is written `in_place`, its folder must be writable, too.
+    """
     refuse_address(path)
     where = f"{option} {shown(path)}"
     target = Path(path)
@@ -133,8 +142,9 @@ def check_output(
         is_dangling = target.is_symlink() and not target.exists()
         if (target.is_file() or is_dangling) and not overwrite:
             raise InputError(f"{where}: exists already. {hint}")
-        if not target.exists():
-            make_folder(option, str(target.parent))
+        if not target.exists() or (target.is_file() and not in_place):
+            written = Path(os.path.realpath(path)) if target.is_symlink() else target
+            make_folder(option, str(written.parent))
     except OSError as error:  # its folder may not be entered
         raise InputError(f"{where}: cannot be written: {error.strerror}") from None
 

@@ -174,9 +174,13 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
         if path == "-":
             reserved.reserve(option, path)
         elif path:
-            hint = _output_files.HINT if name in _WHOLE else _output_files.HINT_WITH_RESUME
-            overwrite = existing != "refuse"
-            _output_files.check_output(option, path, reserved, overwrite=overwrite, hint=hint)
+            is_whole = name in _WHOLE
+            _output_files.check_output(
+                *(option, path, reserved),
+                overwrite=existing != "refuse",
+                hint=_output_files.HINT if is_whole else _output_files.HINT_WITH_RESUME,
+                in_place=not is_whole,
+            )
     made = [
         *_row_sinks(arguments, existing),
         *_crop_sinks(arguments, feed, reserved, existing),

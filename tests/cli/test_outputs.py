@@ -15,10 +15,11 @@ import pytest
 from PIL import Image
 
 from engine import bundled
-from engine.cli._output_files import ReservedPaths
+from engine.cli._output_files import ReservedPaths, check_output
 from engine.cli._output_names import OutputNames
 from engine.cli._sinks.json_documents import Document
 from engine.errors import InputError
+from engine.files.atomic import write_new
 from engine.outputs.record import files_in
 from engine.sources.media import media_of
 from tests import needs
@@ -621,6 +622,25 @@ def test_unwritable_folder_is_refused(detect, tree):
         pytest.skip(needs.AS_ROOT)
     done = detect("one", "-o", "closed")
     assert (done.status, "is not writable" in done.err) == (2, True)
+
+
+def test_a_file_that_could_not_be_replaced_is_refused_before_the_run(tmp_path, monkeypatch):
+    """What is written at the end of a run takes the place of the file, and needs its folder."""
+    file = str(tmp_path / "found.json")
+    Path(file).write_text("old")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # a superuser may write everywhere
+    with pytest.raises(InputError, match="the folder is not writable"):
+        check_output("--json", file, ReservedPaths(), overwrite=True)
+    check_output("--csv", file, ReservedPaths(), overwrite=True, in_place=True)
+    check_output("--json", os.devnull, ReservedPaths(), overwrite=True)
+
+
+def test_the_folder_of_a_linked_output_is_made(tmp_path):
+    link = tmp_path / "link.json"
+    link.symlink_to("missing/found.json")
+    check_output("--json", str(link), ReservedPaths(), overwrite=True)
+    write_new(link, b"[]", overwrite=True)
+    assert (tmp_path / "missing/found.json").read_text() == "[]"
 
 
 def test_device_files_are_written_in_place(detect):

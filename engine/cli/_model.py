@@ -201,8 +201,7 @@ def _fill_in_zoo_model(arguments: argparse.Namespace) -> None:
     """Take the .cfg, the names and, without --weights, the weights from the zoo."""
     from engine.models import registry, store
 
-    if arguments.cfg:
-        raise InputError("--model and --cfg: expected one of them, got both")
+    refuse_two(arguments)
     model = registry.find(arguments.model)
     if not arguments.weights:
         arguments.weights = store.local(model)
@@ -211,6 +210,12 @@ def _fill_in_zoo_model(arguments: argparse.Namespace) -> None:
                 arguments.weights = store.pull(model, progress=show)
     arguments.cfg = model.cfg
     arguments.names = arguments.names or (None if arguments.data else model.names)
+
+
+def refuse_two(arguments: argparse.Namespace) -> None:
+    """Refuse two networks."""
+    if arguments.model and arguments.cfg:
+        raise InputError("--model and --cfg: expected one of them, got both")
 
 
 def _fill_in_default_model(arguments: argparse.Namespace, model: bundled.Model | None) -> None:

@@ -72,7 +72,8 @@ def refuse_rest(rest: list[str]) -> None:
 
         is_file = os.path.isfile(rest[0])  # noqa: PTH113, which raises if a name is too long
         weights = f" If it holds the weights: --weights {shown(rest[0])}"
-        hint = weights if is_file else suggest(rest[0], registry.names())
+        is_name = registry.knows(rest[0])  # of a second network
+        hint = weights if is_file else "" if is_name else suggest(rest[0], registry.names())
         raise InputError(
             f"unexpected {rest[0]!r}: expected CFG and WEIGHTS, or a name of: models list.{hint}"
         )
@@ -130,6 +131,7 @@ def read_or_make(arguments: argparse.Namespace) -> tuple[Graph, Plan, bool]:
     from engine.models import registry, store
 
     if not arguments.weights:
+        _model.refuse_two(arguments)
         if arguments.model:
             arguments.weights = store.local(registry.find(arguments.model))
         elif not arguments.cfg:

@@ -178,6 +178,8 @@ def test_a_video_that_is_missing_is_told_before_anything_is_measured(tiny_detect
     [
         (["yolov3-tinny"], "Did you mean 'yolov3-tiny'?"),
         (["CFG", "x", "y"], "unexpected 'x'"),
+        (["CFG", "codes"], "CFG and WEIGHTS, or a name of: models list.\n"),
+        (["CFG", "--model", "yolov4"], "--model and --cfg: expected one of them, got both"),
         (["CFG", "--batch", "1,0"], "expected numbers from 1 to 2147483647, got '1,0'"),
         (["CFG", "--batch", "9" * 20], "--batch: expected numbers from 1 to 2147483647, got '99"),
         (["CFG", "--batch", "9" * 5000], "--batch: expected numbers from 1 to 2147483647, got '99"),

@@ -22,6 +22,7 @@ _log = logging.getLogger("engine")
 _LIMIT = 1 << 28  # bytes of a file
 _COLUMNS = 6
 _CONFIDENCE = 6
+_LARGEST = 10**15  # beyond 2**53, floats do not hold all integers
 
 
 def read_tracks(path: Path, *, is_truth: bool = False) -> Tracks:
@@ -55,8 +56,9 @@ def _numbers(line: str, where: str) -> list[float]:
         raise InputError(f"{where}: expected {expected}, got {len(values)} numbers")
     if not np.isfinite(values[:_COLUMNS]).all():
         raise InputError(f"{where}: expected finite numbers, got {line[:80]!r}")
-    if not (values[0].is_integer() and values[1].is_integer()):
-        raise InputError(f"{where}: expected integers for frame and identity, got {line[:80]!r}")
+    if not all(each.is_integer() and abs(each) <= _LARGEST for each in values[:2]):
+        expected = f"integers up to {_LARGEST:.0e} for frame and identity"
+        raise InputError(f"{where}: expected {expected}, got {line[:80]!r}")
     return values
 
 

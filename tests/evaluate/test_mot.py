@@ -206,7 +206,9 @@ def test_ground_truth_of_confidence_0_does_not_count(tmp_path):
         ("1,2,3\n", "a.txt:1: expected frame, identity, left, top, width, height, got 3 numbers"),
         ("1,a,3,4,5,6\n", "a.txt:1: expected numbers, got '1,a,3,4,5,6'"),
         ("1,1,3,4,nan,6\n", "a.txt:1: expected finite numbers, got"),
-        ("1.5,1,3,4,5,6\n", "a.txt:1: expected integers for frame and identity, got"),
+        ("1.5,1,3,4,5,6\n", "a.txt:1: expected integers up to 1e+15 for frame and identity, got"),
+        ("9e30,1,3,4,5,6\n8e30,1,3,4,5,6\n", "a.txt:1: expected integers up to 1e+15 for"),
+        ("1,-9007199254740993,3,4,5,6\n", "a.txt:1: expected integers up to 1e+15 for"),
         ("1,1,3,4,5,6\n1,1,3,4,5,6\n", "a.txt:2: identity 1 is twice in frame 1, see line 1"),
     ],
 )

@@ -112,7 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     finally:
         device.close()
-    write_new(Path(path), str(scales).encode(), overwrite=arguments.overwrite)
+    content, hint = str(scales).encode(), _output_files.HINT
+    write_new(path, content, overwrite=arguments.overwrite, hint=hint)
     print(*_lines(scales, chosen), sep="\n")
     print(f"{shown(path)}: {scales.about['pictures']} pictures")
     if arguments.check:

@@ -113,5 +113,6 @@ def _write(choices: dict[str, Any], arguments: argparse.Namespace) -> None:
     from engine.files.atomic import write_new
 
     text = json.dumps(choices, indent=1, sort_keys=True) + "\n"
-    write_new(arguments.export, text.encode(), overwrite=arguments.overwrite)
+    content, hint = text.encode(), _output_files.HINT
+    write_new(arguments.export, content, overwrite=arguments.overwrite, hint=hint)
     print(f"{arguments.export}: {len(choices['choices'])} convolutions of {choices['card']}")

@@ -8,6 +8,7 @@ from PIL import Image
 import engine
 from engine import cli, scales
 from engine.backends import open_device
+from engine.cli import _output_files
 from engine.darknet import cfg, graph, weights
 from engine.models.digest import digest
 from tests import needs
@@ -100,6 +101,18 @@ def error_of_int8(model, scales, device):
         x = np.random.default_rng(0).random((1, 3, 32, 32), np.float32)
         (found,), (expected,) = small.forward(x), whole.forward(x)
         return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+def test_a_file_that_appears_during_the_run_is_not_replaced(
+    model, pictures, tmp_path, capsys, monkeypatch
+):
+    path = tmp_path / "my.scales"
+    path.write_text("mine")
+    monkeypatch.setattr(_output_files, "check_output", lambda *_, **options: None)
+    assert calibrate(model, pictures, "-o", path) == 2
+    hint = "exists already. Name another, or add --overwrite"
+    assert capsys.readouterr().err.splitlines()[-1] == f"Error: {path}: {hint}"
+    assert path.read_text() == "mine"
 
 
 def test_it_writes_scales_with_which_int8_runs(model, pictures, tmp_path, capsys):

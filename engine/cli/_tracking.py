@@ -151,7 +151,10 @@ def sequence_of(name: str, output: str, *, is_video: bool) -> Tracked:
 def sequence_of_item(item: Item) -> Tracked:
     if item.frame:
         return sequence_of(item.frame.video, item.output, is_video=True)
-    return sequence_of(item.name, item.output, is_video=False)
+    # An archive is a folder of its own, also for members that are in none: in.tar#/a.png.
+    archive = item.name.removesuffix(item.member)
+    name = f"{archive}/{item.member}" if item.member else item.name
+    return sequence_of(name, item.output, is_video=False)
 
 
 class _Numbering(NamedTuple):

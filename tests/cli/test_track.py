@@ -2,6 +2,7 @@
 
 import csv
 import json
+import tarfile
 from fractions import Fraction
 
 import numpy as np
@@ -121,6 +122,23 @@ def test_each_video_has_identities_of_its_own(detect, here, watched):
     assert tracks_of(json.loads((here / "b.json").read_text())) == [[1]] * COUNT * 2
     assert sorted(path.name for path in (here / "mot").iterdir()) == ["a.txt", "b.txt"]
     assert len(read_tracks(here / "mot/b.txt")) == COUNT
+
+
+def test_each_archive_has_identities_of_its_own(detect, here, watched):
+    """Whether its pictures are in a folder or, as here, in none."""
+    for number in range(COUNT):
+        write_picture(here / f"{number}.png", size=(40, 30), seed=number)
+    for name in ("a.tar", "b.tar"):
+        with tarfile.open(here / name, "w") as archive:
+            for number in range(COUNT):
+                archive.add(here / f"{number}.png", f"{number}.png")
+    names = (f"{number}.png" for number in range(COUNT))
+    detect("a.tar", "b.tar", *names, "--json", "all.json", "--save-mot", "mot", "--quiet")
+    assert tracks_of(json.loads((here / "all.json").read_text())) == [[1]] * COUNT * 3
+    files = sorted((here / "mot").iterdir())
+    assert [path.name for path in files] == ["a.txt", "b.txt", f"{here.name}.txt"]
+    for path in files:
+        assert read_tracks(path).frames.tolist() == [*range(1, COUNT + 1)]
 
 
 def test_the_pictures_of_a_folder_are_frames_in_the_order_of_their_numbers(detect, here, watched):

@@ -141,6 +141,15 @@ def test_each_archive_has_identities_of_its_own(detect, here, watched):
         assert read_tracks(path).frames.tolist() == [*range(1, COUNT + 1)]
 
 
+def test_the_counts_of_each_folder_are_printed(detect, here, watched, capsys):
+    for folder in ("one", "two"):
+        for number in range(COUNT):
+            write_picture(here / folder / f"{number}.png", size=(40, 30), seed=number)
+    detect("one", "two", "--line", "door=0.5,0,0.5,1")
+    crossed = "\n  door: in   0\n  door: out  1 cat\n"
+    assert f"one{crossed}two{crossed}" in capsys.readouterr().out
+
+
 def test_the_pictures_of_a_folder_are_frames_in_the_order_of_their_numbers(detect, here, watched):
     for number in range(1, COUNT + 1):
         write_picture(here / f"seq/img1/f{number}.png", size=(40, 30), seed=number)

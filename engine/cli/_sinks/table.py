@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.cli._sinks.base import Sink
 from engine.cli._table import Cell, align
+from engine.cli._tracking import sequence_of_item
 from engine.files.naming import shown, shown_text
 from engine.sources.item import Item
 from engine.vision.classification import Classification
@@ -16,7 +17,8 @@ from engine.vision.result import Result
 class Table(Sink):
     def __init__(self, print_line: Callable[[str], None]) -> None:
         self._print = print_line
-        self._counts: dict[str, Mapping[str, Any]] = {}  # the last ones of each video
+        # the last ones of each video and of each folder of pictures, and what it is called
+        self._counts: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         width, height = outcome.size
@@ -28,21 +30,23 @@ class Table(Sink):
             headings += ["format", "text"] * has_texts
             rows = _boxes(outcome)
             if outcome.counts is not None:
-                self._counts[item.frame.video if item.frame else ""] = outcome.counts
+                sequence = sequence_of_item(item)
+                name = item.frame.video if item.frame else sequence.name
+                self._counts[sequence.key] = name, outcome.counts
         else:
             headings, rows = _OF_CLASSES, _classes(outcome)
         lines = align(rows, headings=headings) if rows else ["  nothing found"]
         self._print("\n".join([title, *lines]))
 
     def finish(self) -> None:
-        for name, counts in self._counts.items():
+        for name, counts in self._counts.values():
             rows: list[list[Cell]] = [
                 [f"  {shown(each['name'])}: {key}", _count_text(each[key])]
                 for each in (*counts["lines"], *counts["zones"])
                 for key in each
                 if key != "name"
             ]
-            self._print("\n".join([shown(name) or "pictures", *align(rows)]))
+            self._print("\n".join([shown(name), *align(rows)]))
 
 
 _OF_CLASSES = ["  class", "score"]

@@ -184,9 +184,16 @@ class OutputFolder:
     """A folder of output files: none is renamed, and none is replaced unless asked for."""
 
     def __init__(
-        self, option: str, path: str, reserved: ReservedPaths, *, existing: Existing
+        self,
+        option: str,
+        path: str,
+        reserved: ReservedPaths,
+        *,
+        existing: Existing,
+        hint: str = HINT_WITH_RESUME,
     ) -> None:
         self._option = option
+        self._hint = hint  # if a file exists
         self._where = f"{option} {shown(path)}"
         self._reserved = reserved
         self._existing = existing
@@ -205,9 +212,7 @@ class OutputFolder:
                 raise InputError(f"{self._where}: would replace a file that is read: {shown(each)}")
         if files and self._existing == "refuse":
             count = "exists" if len(files) == 1 else f"and {len(files) - 1} more exist"
-            raise InputError(
-                f"{self._where}: {shown(files[0])} {count} already. {HINT_WITH_RESUME}"
-            )
+            raise InputError(f"{self._where}: {shown(files[0])} {count} already. {self._hint}")
 
     def refuse_pictures_here(self, found: Iterable[Media]) -> None:
         """Raise if the folder holds pictures that are read: later runs would read outputs, too."""
@@ -231,7 +236,7 @@ class OutputFolder:
             make_folder(self._option, str(path.parent))
             self._made.add(path.parent)
         overwrite = self._existing != "refuse"
-        return NewFile(path, overwrite=overwrite, follows_link=False, hint=HINT_WITH_RESUME)
+        return NewFile(path, overwrite=overwrite, follows_link=False, hint=self._hint)
 
     def has(self, name: str) -> bool:
         return not self.is_new and (self.path / name).exists()

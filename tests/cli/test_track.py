@@ -269,6 +269,15 @@ def test_wrong_options_are_refused_in_one_line(detect, here, capsys, text):
     assert sorted(path.name for path in here.iterdir()) == ["a.png", "b", "old.txt"]
 
 
+def test_existing_tracks_are_not_said_to_be_resumed(detect, here, capsys):
+    write_picture("a/a.png")
+    (here / "mot").mkdir()
+    (here / "mot/a.txt").write_text("old")
+    detect("a/a.png", "--save-mot", "mot", "--quiet", status=2)
+    line = "Error: --save-mot mot: mot/a.txt exists already. Name another, or add --overwrite\n"
+    assert capsys.readouterr().err == line
+
+
 @pytest.mark.parametrize("name", ["exists.csv", "new.csv/", "run.2"])
 def test_folders_of_tracks_may_have_an_ending(detect, here, watched, name):
     (here / "exists.csv").mkdir()

@@ -62,7 +62,8 @@ class MotTracks(Sink):
             expected = f"expected a folder, or a name that ends in {_SUFFIX}"
             raise InputError(f"{_OPTION} {shown(target)}: {expected}")
         else:
-            self._folder = OutputFolder(_OPTION, target, reserved, existing=existing)
+            hint = _output_files.HINT  # tracks cannot be resumed
+            self._folder = OutputFolder(_OPTION, target, reserved, existing=existing, hint=hint)
             self._folder.check(each.name + _SUFFIX for each in names)
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:

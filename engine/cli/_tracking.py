@@ -253,24 +253,30 @@ class Following:
     def take(self, item: Item, result: Result) -> Result:
         """Return the boxes that have an identity."""
         key = sequence_of_item(item).key
-        if item.frame and item.output not in self._live:
-            self._forget_videos_before(key)
+        self._forget_videos_before(item, key)
         if key not in self._scenes:
             self._scenes[key] = self._new_scene(item)
         return self._scenes[key].follow(result, seconds=self._seconds(item))
 
     def fail(self, item: Item) -> None:
         """Go on by a picture that could not be read."""
-        scene = self._scenes.get(sequence_of_item(item).key)
+        key = sequence_of_item(item).key
+        self._forget_videos_before(item, key)
+        scene = self._scenes.get(key)
         if scene and item.is_picture:
             scene.skip(seconds=self._seconds(item))
 
-    def _forget_videos_before(self, key: str) -> None:
-        """Drop the scenes of videos that have ended, as a run may have thousands."""
+    def _forget_videos_before(self, item: Item, key: str) -> None:
+        """Drop the scenes of videos that have ended, as a run may have thousands.
+
+        Videos take turns, so that the one whose latest frame is oldest has ended.
+        """
+        if not item.frame or item.output in self._live:
+            return
         if key in self._videos:
             self._videos.remove(key)
         while len(self._videos) >= self._at_once:
-            del self._scenes[self._videos.pop(0)]
+            self._scenes.pop(self._videos.pop(0), None)
         self._videos.append(key)
 
     def _seconds(self, item: Item) -> float | None:

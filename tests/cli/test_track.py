@@ -350,6 +350,27 @@ def test_what_is_known_of_videos_that_have_ended_is_dropped(at_once):
     assert following.take(Item("x/b.png", "x/b.png"), found).track_ids.tolist() == [1]
 
 
+def test_a_video_keeps_its_identities_if_its_frame_fails_while_another_video_ends():
+    words = ["--track", "x.mp4", "--at-once", "2"]
+    following = _tracking.Following(cli.parser_of("detect").parse(words))
+    box = np.array([[0.5, 0.5, 0.1, 0.2]], np.float32)
+    found = Result((640, 480), box, np.array([0.9], np.float32), np.array([0]))
+
+    def item(name: str, number: int) -> Item:
+        frame = Frame(f"{name}.mp4", number, number / 25, Fraction(25))
+        return Item(f"{name}.mp4#{number}", "", frame, name)
+
+    for name, number in [("a", 0), ("b", 0), ("a", 1), ("b", 1)]:
+        following.take(item(name, number), found)
+    key = _tracking.sequence_of_item(item("a", 0)).key
+    scene = following._scenes[key]
+    following.fail(item("a", 2))  # b has ended, so c begins
+    following.take(item("c", 0), found)
+    following.take(item("a", 3), found)
+    assert following._scenes[key] is scene
+    assert len(following._scenes) == 2
+
+
 def test_live_videos_keep_their_identities_while_others_come_and_go():
     following = _tracking.Following(cli.parser_of("detect").parse(["--track", "0"]))
     cameras = tuple(NamedMedia(media_of(name), name) for name in ("0", "1"))

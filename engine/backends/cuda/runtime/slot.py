@@ -2,6 +2,18 @@
 
 A run reads its settings from one address on the card. The settings end with the pointer to its
 images, or with a table of its pictures; both lie in the block of the slot.
+
+A call takes a slot, and its inputs go through these states:
+
+1. Staged (program.py): they are copied to `staged`, or pinned arrays are lent as `parts`, or they
+   are on the card already. While the device is idle, the first `sent` bytes are uploaded meanwhile.
+2. Sent (device_program.py): the rest is uploaded. From now on `is_there` says that the block has
+   the inputs, so that a repeated run reads the block and not what the caller may have changed.
+3. Under way: the run is enqueued, and `done` is recorded after it and its downloads.
+4. Waited for: `is_under_way` is False again, and the results in the slot may be read.
+
+The slot then goes back, with `recipe` and `job` of its settings: the next call with the same recipe
+stages only its pixels. `clear` forgets them, and what the previous call has lent.
 """
 
 from __future__ import annotations
@@ -90,15 +102,15 @@ class Slot:
         self._events: list[int] = []
         self._staging: list[Any] = []
         self._finds: list[Any] = []
-        self.room = 0  # bytes of images or pictures
-        self.found_words = 0  # copied back of the candidates of the last run
-        self.sent = 0  # bytes of images or pictures uploaded ahead of the rest
-        self.parts: list[Part] = []  # pinned sources to upload from; empty: upload what is staged
-        self.held: Sequence[object] = ()  # what owns those sources and pictures on the card
-        self.recipe: Recipe | None = None  # by which the settings are written
+        self.room = 0  # bytes for images or pictures
+        self.found_words = 0  # words of candidates that the last run copied back
+        self.sent = 0  # bytes of images or pictures that were uploaded ahead of the rest
+        self.parts: list[Part] = []  # pinned sources to upload from; if empty, upload `staged`
+        self.held: Sequence[object] = ()  # owners of those sources and of pictures on the card
+        self.recipe: Recipe | None = None  # the recipe by which the settings are written
         self.job = Job(0, 0, 0)  # the job of that recipe
-        self.is_there = False  # whether the block on the card is up to date
-        self.is_under_way = False  # no one has waited for its run yet
+        self.is_there = False  # whether the block on the card has the inputs
+        self.is_under_way = False  # whether a run was enqueued that no one has waited for
         self._most_outputs = memory.output_values
         self.outputs: Array | None = None
         try:

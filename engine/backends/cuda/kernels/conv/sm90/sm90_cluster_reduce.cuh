@@ -120,10 +120,11 @@ DEVICE void exchange_sums(const Sum (&sum)[M_BLOCKS][BN / 2], const Inbox& inbox
 // Waits for the sums of other blocks.
 DEVICE void wait_for_inbox(const Inbox& inbox)
 {
-    if (SPLIT == 1) return;
-    mbarrier_wait(inbox.full, 0);
-    __syncwarp();
-    cluster_arrive();  // this block's outbox has been sent
+    if constexpr (SPLIT > 1) {
+        mbarrier_wait(inbox.full, 0);
+        __syncwarp();
+        cluster_arrive();  // this block's outbox has been sent
+    }
 }
 
 // The last steps of a producer warp, which takes part in the barriers of a cluster.

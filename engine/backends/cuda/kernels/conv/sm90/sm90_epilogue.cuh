@@ -56,12 +56,13 @@ template <int N> DEVICE void add_residual(float (&x)[N], const result* from, int
     }
 }
 
+DEVICE bool is_residual_far(const KernelArgs& p) { return RESIDUAL && WHOLE && p.is_residual_far; }
+
 // Prefetches a row of the residual into the L2 while the products are summed, if the map is so large that
 // the L2 no longer holds it. Each prefetch costs time of the copy engine, so near maps are not
 // prefetched.
 DEVICE void prefetch_residual_row(const KernelArgs& p, int m, int n0, int filters)
 {
-    if (!RESIDUAL || !WHOLE || !p.is_residual_far) return;
     const unsigned bytes = min(filters, p.filters - n0) * OUT_BYTES;
     prefetch_l2(p.residual + (size_t)m * p.residual_pitch + n0, bytes);
 }
@@ -69,10 +70,8 @@ DEVICE void prefetch_residual_row(const KernelArgs& p, int m, int n0, int filter
 // The same for `pixels` rows.
 DEVICE void prefetch_residual(const KernelArgs& p, int m0, int n0, int pixels, int filters, int thread)
 {
-    if (!RESIDUAL || !p.is_residual_far) return;
-    for (int i = thread; i < pixels && m0 + i < p.pixels; i += 128 * CONSUMERS) {
-        prefetch_residual_row(p, m0 + i, n0, filters);
-    }
+    const int end = is_residual_far(p) ? min(pixels, p.pixels - m0) : 0;
+    for (int i = thread; i < end; i += 128 * CONSUMERS) prefetch_residual_row(p, m0 + i, n0, filters);
 }
 
 // Prefetches this block's share of the next convolution's weights into the L2, which cannot hold the

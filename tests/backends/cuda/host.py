@@ -23,7 +23,7 @@ from tests import needs
 FOLDER = Path(__file__).parent
 HEADERS = ("fibers.h", "host.h", "half_on_host.h")
 # Fibers jump from one stack to another, which -D_FORTIFY_SOURCE takes for a mistake.
-_OPTIONS = ("-std=c++20", "-O1", "-fPIC", "-w", "-ffp-contract=off", "-U_FORTIFY_SOURCE")
+_OPTIONS = ("-std=c++17", "-O1", "-fPIC", "-w", "-ffp-contract=off", "-U_FORTIFY_SOURCE")
 GXX = shutil.which("g++")
 
 

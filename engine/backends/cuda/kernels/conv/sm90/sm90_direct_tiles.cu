@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
         int consumed = 0;
         for (int block = first + team * stride; block < blocks.count; block += TEAMS * stride) {
             const TileOrigin origin = tile_origin(blocks, block);
-            if (is_residual_far(p) && threadIdx.x % 128 < WIDE * HIGH) {
+            if (RESIDUAL && WHOLE && p.is_residual_far && threadIdx.x % 128 < WIDE * HIGH) {
                 const int m = pixel_of<POOL_SIDE>(p, origin, threadIdx.x % 128);
                 if (m >= 0) prefetch_residual_row(p, m, n0, BN);
             }

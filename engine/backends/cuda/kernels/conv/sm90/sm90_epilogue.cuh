@@ -56,8 +56,6 @@ template <int N> DEVICE void add_residual(float (&x)[N], const result* from, int
     }
 }
 
-DEVICE bool is_residual_far(const KernelArgs& p) { return RESIDUAL && WHOLE && p.is_residual_far; }
-
 // Prefetches a row of the residual into the L2 while the products are summed, if the map is so large that
 // the L2 no longer holds it. Each prefetch costs time of the copy engine, so near maps are not
 // prefetched.
@@ -70,8 +68,12 @@ DEVICE void prefetch_residual_row(const KernelArgs& p, int m, int n0, int filter
 // The same for `pixels` rows.
 DEVICE void prefetch_residual(const KernelArgs& p, int m0, int n0, int pixels, int filters, int thread)
 {
-    const int end = is_residual_far(p) ? min(pixels, p.pixels - m0) : 0;
-    for (int i = thread; i < end; i += 128 * CONSUMERS) prefetch_residual_row(p, m0 + i, n0, filters);
+    if constexpr (RESIDUAL && WHOLE) {
+        if (!p.is_residual_far) return;
+        for (int i = thread; i < pixels && m0 + i < p.pixels; i += 128 * CONSUMERS) {
+            prefetch_residual_row(p, m0 + i, n0, filters);
+        }
+    }
 }
 
 // Prefetches this block's share of the next convolution's weights into the L2, which cannot hold the

@@ -27,7 +27,7 @@ from engine.backends.base import (
     thresholds_may_differ,
 )
 from engine.concurrency import fork_safety
-from engine.darknet.graph import Graph
+from engine.darknet.graph import Graph, named_task
 from engine.errors import ImageError, InputError, suggest, within_memory
 from engine.files.naming import shown
 from engine.inputs import Batch, Intake, Wanted, check_frames
@@ -559,7 +559,9 @@ class Detector:
             raise InputError("tiles: not for a recurrent network, which sees pictures in order")
 
     def _refuse_without_boxes(self, name: str) -> NoReturn:
-        raise InputError(f"{name}: only for detectors, got a {self.task}: {self._graph.file}")
+        raise InputError(
+            f"{name}: only for detectors, got {named_task(self.task)}: {self._graph.file}"
+        )
 
     def _refuse_without_pictures(self) -> None:
         if self.task == "other":

@@ -72,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.backends import open_chosen
     from engine.calibrate.scales import Calibration, calibrate
     from engine.cli.evaluate import require_labels
+    from engine.darknet.graph import named_task
     from engine.files.atomic import write_new
     from engine.loading import labels_of
 
@@ -96,7 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"{shown(files[1])}: it or its .cfg changed while it was read. Try again")
     if arguments.check:
         if graph.task != "detector":
-            raise InputError(f"--check: only for detectors, got a {graph.task}: {graph.file}")
+            raise InputError(
+                f"--check: only for detectors, got {named_task(graph.task)}: {graph.file}"
+            )
         require_labels(arguments.check, labels_of(arguments.names, None, graph, files[0]))
     device = open_chosen(arguments.device, arguments.threads)
     try:

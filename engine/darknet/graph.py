@@ -35,6 +35,11 @@ _STRIDES = (2, 4, 8, 16, 32, 64, 128)  # of whole networks
 _log = logging.getLogger("engine")
 
 
+def named_task(task: str) -> str:
+    """Return what an error calls a network that has another Graph.task than expected."""
+    return "another network" if task == "other" else f"a {task}"
+
+
 @dataclass(frozen=True)
 class Node:
     """A layer with its place in the network: sources, shapes and parameters."""

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import uvicorn
 
+from engine.darknet.graph import named_task
 from engine.detector import Detector
 from engine.errors import InputError
 from engine.serve import app
@@ -95,7 +96,7 @@ class Server(uvicorn.Server):
         ports: DarknetPorts | None = None,
     ) -> None:
         if live and live.names and detector.task != "detector":
-            raise InputError(f"--source: expected a detector, got a {detector.task}")
+            raise InputError(f"--source: expected a detector, got {named_task(detector.task)}")
         if detector.task not in ("detector", "classifier"):
             raise InputError("serve: expected a detector or a classifier, got another network")
         if detector.has_state:

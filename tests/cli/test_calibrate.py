@@ -188,6 +188,13 @@ def test_a_classifier_has_no_boxes_to_check(tiny_classifier, pictures, tmp_path,
     assert "--check: only for detectors, got a classifier: net.cfg" in capsys.readouterr().err
 
 
+def test_a_network_without_boxes_or_classes_is_another_one(tmp_path, pictures, capsys):
+    model = write_model(tmp_path, NET.partition("[yolo]")[0], [])
+    options = "-o", tmp_path / "a.scales", "--check", pictures
+    assert calibrate(model, pictures, *options) == 2
+    assert "--check: only for detectors, got another network: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--pictures", "--measure"])
 @pytest.mark.parametrize("count", ["0", "9" * 20, "9" * 5000, "\u00b2"])
 def test_counts_that_nobody_means_are_one_line(model, pictures, capsys, option, count):

@@ -17,6 +17,7 @@ def evaluate(
     detector: Detector, data: str, *, conf: float, iou: float | None, labels: str | None
 ) -> Metrics:
     """Return the metrics on a folder, a list, a .json file of COCO, or a .data file."""
+    from engine.darknet.graph import named_task
     from engine.darknet.names import find_file
     from engine.evaluate import coco_files
     from engine.evaluate.examples import Detections, Example
@@ -25,7 +26,8 @@ def evaluate(
 
     if detector.task != "detector":
         raise InputError(
-            f"val(): expected a detector, got a {detector.task}. Run: engine classify --list FILE"
+            f"val(): expected a detector, got {named_task(detector.task)}. "
+            "Run: engine classify --list FILE"
         )
     if Path(data).suffix.lower() == ".data":
         data = str(find_file(data, "valid"))

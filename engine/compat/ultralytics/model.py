@@ -23,6 +23,7 @@ from engine.compat.ultralytics.options import Options, known, multiple_of_stride
 from engine.compat.ultralytics.predictor import Predictor
 from engine.compat.ultralytics.results import Results
 from engine.compat.ultralytics.sources import Sources
+from engine.darknet.graph import named_task
 from engine.detector import Detector
 from engine.errors import InputError, suggest
 from engine.loading import Size
@@ -243,7 +244,7 @@ class YOLO:
         check_tracker(tracker)
         given = self._options(options, "track()")
         if self._load(given).task != "detector":
-            raise InputError(f"track(): expected a detector, got a {self.task}")
+            raise InputError(f"track(): expected a detector, got {named_task(self.task)}")
         if self._following is None or self.predictor is None or not persist:
             self._following = Following()
         follow = partial(self._following.follow, persist=persist)

@@ -190,7 +190,7 @@ class OutputFolder:
         reserved: ReservedPaths,
         *,
         existing: Existing,
-        hint: str = HINT_WITH_RESUME,
+        hint: str,
     ) -> None:
         self._option = option
         self._hint = hint  # if a file exists

@@ -24,6 +24,7 @@ _WHOLE = ("json", "coco_dataset")  # written as a whole at the end of a run
 _FOLDERS = ("output", "save_txt", "crops")
 _PICTURES = ("output", "crops")
 _RESUMABLE = ("jsonl", "csv", "save_txt", "output")
+_TRACKS = ("track", "line", "zone", "save_mot")
 _WAYS = ("blur", "pixelate")
 _ONLY_WITH = {
     "json_style": ("json",),
@@ -178,7 +179,7 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
             _output_files.check_output(
                 *(option, path, reserved),
                 overwrite=existing != "refuse",
-                hint=_output_files.HINT if is_whole else _output_files.HINT_WITH_RESUME,
+                hint=_hint(arguments),
                 in_place=not is_whole,
             )
     made = [
@@ -224,27 +225,47 @@ def _protect_labels(arguments: argparse.Namespace, feed: Feed) -> None:
 
 
 def _check_combination(arguments: argparse.Namespace) -> None:
-    from engine.files.atomic import stream_number
-
-    def given(name: str) -> bool:
-        return bool(getattr(arguments, name, None))
-
-    def options(names: Iterable[str]) -> str:
-        return " or ".join(f"--{each}" for each in names).replace("_", "-")
-
     for option, others in _ONLY_WITH.items():
-        if given(option) and not any(map(given, others)):
-            raise InputError(f"{options([option])}: only with {options(others)}")
+        if _given(arguments, [option]) and not _given(arguments, others):
+            raise InputError(f"{_options([option])}: only with {_options(others)}")
     if not arguments.resume:
         return
     if arguments.overwrite:
         raise InputError("--resume and --overwrite: expected one of them, got both")
-    if whole := [each for each in _WHOLE if given(each)]:
-        raise InputError(f"--resume: not with {options(whole)}, written at the end. Use --jsonl")
+    _check_resumable(arguments)
+
+
+def _check_resumable(arguments: argparse.Namespace) -> None:
+    """Raise if --resume cannot go on with the outputs that are chosen."""
+    from engine.files.atomic import stream_number
+
+    if _given(arguments, _TRACKS):
+        raise InputError("--track: not with --resume: identities of the other run are not known")
+    if whole := _given(arguments, _WHOLE):
+        raise InputError(f"--resume: not with {_options(whole)}, written at the end. Use --jsonl")
     names = [each for each in _RESUMABLE if hasattr(arguments, each)]
     paths = (getattr(arguments, each) for each in names)
     if all(each in (None, "-") or stream_number(each) is not None for each in paths):
-        raise InputError(f"--resume: expected a file from {options(names)}, got none")
+        raise InputError(f"--resume: expected a file from {_options(names)}, got none")
+
+
+def _given(arguments: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    return [each for each in names if getattr(arguments, each, None)]
+
+
+def _options(names: Iterable[str]) -> str:
+    return " or ".join(f"--{each}" for each in names).replace("_", "-")
+
+
+def _hint(arguments: argparse.Namespace) -> str:
+    """Return what helps if a file exists; --resume only where it would not be refused."""
+    from engine.cli import _output_files
+
+    try:
+        _check_resumable(arguments)
+    except InputError:
+        return _output_files.HINT
+    return _output_files.HINT_WITH_RESUME
 
 
 def _check_folders(arguments: argparse.Namespace) -> None:
@@ -309,7 +330,8 @@ def _crop_sinks(
         assert feed.naming is not None
         folder = (arguments.crops, reserved, _checked(arguments, feed, existing))
         hides = any(getattr(arguments, way, None) for way in _WAYS)
-        yield Crops(*folder, existing=existing, naming=feed.naming, hides=hides)
+        hint = _hint(arguments)
+        yield Crops(*folder, existing=existing, hint=hint, naming=feed.naming, hides=hides)
 
 
 def _checked(arguments: argparse.Namespace, feed: Feed, existing: Existing) -> Sequence[NamedMedia]:
@@ -379,6 +401,7 @@ def _folder_sinks(
         yield Annotated(
             *pictures,
             existing=existing,
+            hint=_hint(arguments),
             show_tiles=arguments.show_tiles,
             at_once=arguments.at_once,
             holds=_sources.hidden_marks(arguments),
@@ -390,6 +413,7 @@ def _folder_sinks(
             *(arguments.save_txt, reserved, _checked(arguments, feed, existing)),
             with_score=with_score,
             existing=existing,
+            hint=_hint(arguments),
             names_before=feed.naming.names_before,
         )
     if getattr(arguments, "save_mot", None):

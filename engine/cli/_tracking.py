@@ -67,13 +67,7 @@ def add_settings(track: argparse._ArgumentGroup, *, numbers: str = "") -> None:
 
 
 def is_wanted(arguments: argparse.Namespace) -> bool:
-    if has_any(arguments) or arguments.save_mot:
-        if arguments.resume:
-            raise InputError(
-                "--track: not with --resume: identities of the other run are not known"
-            )
-        return True
-    return False
+    return has_any(arguments) or bool(arguments.save_mot)
 
 
 def has_any(arguments: argparse.Namespace) -> bool:

@@ -258,8 +258,8 @@ def test_nothing_is_overwritten_unless_asked(detect, tree):
     outputs = ["-o", "out", "--save-txt", "out", "--crops", "out/crops"]
     assert detect("one", *outputs).status == 0
     first = snapshot(tree)
-    for option in range(0, len(outputs), 2):
-        done = detect("two/7.jpg", *outputs[option : option + 2])
+    for option in (outputs[:2], outputs[2:4], outputs[2:]):  # crops alone cannot be resumed
+        done = detect("two/7.jpg", *option)
         assert (done.status, done.out) == (2, "")
         (line,) = done.err.splitlines()
         assert "exist" in line
@@ -268,6 +268,20 @@ def test_nothing_is_overwritten_unless_asked(detect, tree):
     assert detect("two/7.jpg", *outputs, "--overwrite").status == 0
     assert snapshot(tree) != first
     assert files_below(tree / "out") == sorted({*files_below(tree / "out")})
+
+
+@pytest.mark.parametrize(
+    "options", ["--crops out", "-o out --json all.json", "-o out --track", "--csv rows.csv --track"]
+)
+def test_a_hint_names_resume_only_where_it_helps(detect, tree, options):
+    words = ["two/7.jpg", *options.split(), "--quiet"]
+    assert detect(*words).status == 0
+    (tree / "all.json").unlink(missing_ok=True)
+    done = detect(*words)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.endswith(" already. Name another, or add --overwrite\n")
+    assert detect(*words, "--resume").status == 2
+    assert detect(*words, "--overwrite").status == 0
 
 
 def test_results_are_kept_if_another_run_was_faster(tmp_path):

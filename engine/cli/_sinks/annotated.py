@@ -59,6 +59,7 @@ class Annotated(Sink):
         known: Sequence[NamedMedia],
         *,
         existing: Existing,
+        hint: str,
         show_tiles: bool = False,
         at_once: int = 1,
         holds: tuple[str, ...] = (),
@@ -69,6 +70,7 @@ class Annotated(Sink):
         """
         self._holds = holds
         self._existing = existing
+        self._hint = hint  # if a file exists
         self._show_tiles = show_tiles
         self._file: Path | None = None
         self._is_file_due = False  # what is there is to be replaced
@@ -86,7 +88,7 @@ class Annotated(Sink):
             _output_files.check_output(
                 *("-o", target, reserved),
                 overwrite=existing != "refuse",
-                hint=_output_files.HINT_WITH_RESUME,
+                hint=hint,
             )
             self._file = Path(target)
             self._is_file_due = existing == "resume" and is_file_due(self._file, holds)
@@ -100,7 +102,9 @@ class Annotated(Sink):
                     self._check_source(media.name)
         else:
             _refuse_other_files(target)
-            self._folder = _output_files.OutputFolder("-o", target, reserved, existing=existing)
+            self._folder = _output_files.OutputFolder(
+                "-o", target, reserved, existing=existing, hint=hint
+            )
             self.has_names = self.has_pixels = True
             self._folder.refuse_pictures_here(each.media for each in known)
             self._folder.check(map(_name_for, known))
@@ -189,7 +193,7 @@ class Annotated(Sink):
         self._source = item.source_name
         self._sources.add(self._source)
         overwrite = self._existing == "replace" or self._is_file_due
-        return NewFile(self._file, overwrite=overwrite, hint=_output_files.HINT_WITH_RESUME)
+        return NewFile(self._file, overwrite=overwrite, hint=self._hint)
 
     def _record(self) -> None:
         """Record the single file before it appears, but not before it replaces another."""

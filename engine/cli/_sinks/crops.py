@@ -31,10 +31,11 @@ class Crops(Sink):
         known: Sequence[NamedMedia],
         *,
         existing: Existing,
+        hint: str,
         naming: OutputNames,
         hides: bool,
     ) -> None:
-        self._folder = OutputFolder("--crops", folder, reserved, existing=existing)
+        self._folder = OutputFolder("--crops", folder, reserved, existing=existing, hint=hint)
         owners = owners_in(folder)  # as they were before this run
         self._is_known = bool(owners) or not any(self._folder.path.iterdir())
         self._earlier = {each.name for each in owners if each.may_have("crops")}

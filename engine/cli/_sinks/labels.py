@@ -36,10 +36,14 @@ class Labels(Sink):
         *,
         with_score: bool,
         existing: Existing,
+        hint: str,
         names_before: Callable[[str], Iterable[str]],
     ) -> None:
-        """Create the sink; `names_before` returns the names that outputs of a picture had."""
-        self._folder = OutputFolder("--save-txt", folder, reserved, existing=existing)
+        """Create the sink; `names_before` returns the names that outputs of a picture had.
+
+        `hint` is for the error if a file exists.
+        """
+        self._folder = OutputFolder("--save-txt", folder, reserved, existing=existing, hint=hint)
         self._where = f"--save-txt {shown(folder)}"
         self._with_score = with_score
         self._real = lru_cache(maxsize=256)(real)

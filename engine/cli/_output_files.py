@@ -130,6 +130,7 @@ def check_output(
     Unless an existing file is written `in_place`, its folder must be writable, too.
     """
     refuse_address(path)
+    refuse_stdout(option, path, "file")
     where = f"{option} {shown(path)}"
     target = Path(path)
     try:
@@ -147,6 +148,12 @@ def check_output(
             make_folder(option, str(written.parent))
     except OSError as error:  # its folder may not be entered
         raise InputError(f"{where}: cannot be written: {error.strerror}") from None
+
+
+def refuse_stdout(option: str, path: str, expected: str) -> None:
+    """Refuse `-`, by which other outputs go to stdout, as the name of a file or folder."""
+    if path == "-":
+        raise InputError(f"{option} -: expected a {expected}: this output does not go to stdout")
 
 
 def check_ending(option: str, path: str, ending: str) -> None:
@@ -192,6 +199,7 @@ class OutputFolder:
         existing: Existing,
         hint: str,
     ) -> None:
+        refuse_stdout(option, path, "folder")
         self._option = option
         self._hint = hint  # if a file exists
         self._where = f"{option} {shown(path)}"

@@ -406,6 +406,7 @@ def _new_folder(arguments: argparse.Namespace, option: str) -> Path | None:
     if name is None:
         return None
     flag = f"--{option.replace('_', '-')}"
+    _output_files.refuse_stdout(flag, name, "folder")
     folder = _output_files.make_folder(flag, name)
     if not arguments.overwrite and any(folder.iterdir()):
         raise InputError(f"{flag} {name}: is not empty. {_output_files.HINT}")

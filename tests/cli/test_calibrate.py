@@ -144,6 +144,7 @@ def test_it_writes_scales_with_which_int8_runs(model, pictures, tmp_path, capsys
             ["-o", "0.png", "--overwrite"],
             "--output 0.png: is the name of a picture. Try NAME.scales",
         ),
+        (["-o", "-"], "--output -: expected a file: this output does not go to stdout"),
         (["-o", "a.scales", "--names", "net.names"], "--names: only with --check"),
         (["-o", "a.scales", "--check", "gone"], "--check gone: no such file or folder"),
         (

@@ -397,6 +397,13 @@ def test_curves_are_written_once(evaluate, dataset, tmp_path):
     assert (status, err) == (2, f"Error: --curves {taken}: {reason}. Name another folder\n")
 
 
+def test_a_folder_is_not_stdout(evaluate, dataset, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    status, _, err = evaluate(dataset, "--curves", "-")
+    assert (status, list(tmp_path.glob("-"))) == (2, [])
+    assert err == "Error: --curves -: expected a folder: this output does not go to stdout\n"
+
+
 def test_inputs_are_not_replaced(evaluate, dataset, tmp_path):
     saved, listing = tmp_path / "saved", tmp_path / "list.txt"
     assert evaluate(dataset, "--save-coco", saved)[0] == 0

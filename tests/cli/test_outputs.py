@@ -204,6 +204,8 @@ def test_max_det_and_agnostic_nms_leave_fewer_boxes(detect):
         (["-o", "ann.pdf"], "-o ann.pdf: cannot write .pdf files: expected a folder, or a name"),
         (["-o", "found.json"], "-o found.json: cannot write .json files"),
         (["-o", "-"], "-o -: expected a folder or a file"),
+        (["--crops", "-"], "--crops -: expected a folder: this output does not go to stdout"),
+        (["--save-txt", "-"], "--save-txt -: expected a folder: this output does not go to stdout"),
         (["-o", "one/7.jpg", "--overwrite"], "would replace a file that is read"),
     ],
 )

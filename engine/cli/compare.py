@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from engine import compare
     from engine.backends.host_processing import scaled
+    from engine.files.atomic import unwritable
     from engine.inputs import Intake
 
     rest = _network.take_files(arguments, arguments.inputs)
@@ -66,9 +67,15 @@ def _run(arguments: argparse.Namespace) -> int:
     if isinstance(picture, ImageError):
         raise picture
     differences = list(compare.compare(graph, plan, scaled(batch.placed), ways, ranges))
-    if arguments.all:
-        print(*align([_HEADINGS, *map(_row, differences)]), sep="\n")
-    return _judge(differences, tolerance, " and ".join(map(str, ways)))
+    lines = align([_HEADINGS, *map(_row, differences)]) if arguments.all else []
+    judgement, status = _judge(differences, tolerance, " and ".join(map(str, ways)))
+    try:
+        print(*lines, judgement, sep="\n", flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise unwritable("-", error) from None
+    return status
 
 
 _HEADINGS = ("layer", "section", "output", "difference", "first", "second", "at")
@@ -84,21 +91,19 @@ def _place(each: Difference) -> str:
     return f"{channel},{y},{x}"
 
 
-def _judge(differences: list[Difference], tolerance: float, ways: str) -> int:
+def _judge(differences: list[Difference], tolerance: float, ways: str) -> tuple[str, int]:
     worst = max(differences, key=lambda each: each.error)
     first = next((each for each in differences if not each.error <= tolerance), None)
     if first is None:
-        print(
+        return (
             f"{ways} agree in all {len(differences)} layers: at most {worst.error:.2e} of a "
             f"layer's norm, in layer {worst.layer} [{worst.kind}]"
-        )
-        return 0
-    print(
+        ), 0
+    return (
         f"{ways} differ from layer {first.layer} [{first.kind}] on: {first.error:.2e} of its norm, "
         f"more than {tolerance:g}; at channel, row, column {_place(first)} "
         f"{first.first:.6g} against {first.second:.6g}"
-    )
-    return FAILED
+    ), FAILED
 
 
 def _tolerance(text: str) -> float:

@@ -1,11 +1,21 @@
 """python -m engine compare, in a child process."""
 
+import errno
+import io
+import os
+import sys
+
 import pytest
 
 from engine import cli
 from engine.errors import EngineError
 from tests.cli.child import engine
 from tests.pictures import write_picture
+
+
+class FullDisk(io.StringIO):
+    def write(self, text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +47,13 @@ def test_auto_is_reported_as_the_chosen_device(tiny_detector, picture, capsys):
     first, _, second, *_ = capsys.readouterr().out.split()
     assert first == "cpu/float32/no-passes"
     assert second in ("cpu/float32", "cuda:0/float32")
+
+
+def test_a_full_disk_is_no_differing_layer(tiny_detector, picture, monkeypatch, capsys):
+    words = [str(picture), str(tiny_detector.cfg), str(tiny_detector.weights), "--second", "cpu"]
+    monkeypatch.setattr(sys, "stdout", FullDisk())
+    assert cli.main(["compare", *words]) == 2
+    assert capsys.readouterr().err == "Error: -: cannot be written: No space left on device\n"
 
 
 def test_all_lists_every_layer(tiny_detector, picture, capsys):

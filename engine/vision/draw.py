@@ -1,4 +1,4 @@
-"""Draw boxes and labels on a copy of a picture, in sizes that follow the picture's."""
+"""Draw boxes and labels on a picture, in sizes that follow the picture's."""
 
 from __future__ import annotations
 
@@ -48,8 +48,11 @@ def annotate(
     text_size: int | None = None,
     outlines: Sequence[Sequence[tuple[float, float]]] = (),
     tiles: Sequence[Rectangle] = (),
+    in_place: bool = False,
 ) -> Image.Image:
     """Return an RGB copy of `image` with boxes (left, top, right, bottom), the first on top.
+
+    With `in_place` this is `image` itself, which must be RGB: a copy takes 4 bytes a pixel.
 
     An empty caption draws no label. By default sizes follow the size of the picture, and lines and
     letters are smaller where many labels share it. A label for which there is no place next to its
@@ -57,7 +60,7 @@ def annotate(
     corners of polygons, such as the sides of turned codes. `tiles` are outlined below everything
     else, in a colour for each of their sizes.
     """
-    image = image.convert("RGB") if image.mode != "RGB" else image.copy()
+    image = image if in_place else image.convert("RGB")
     side = sum(image.size) / 2
     usual_size = text_size or max(_MIN_TEXT_SIZE, round(side / _TEXT_SHARE))
     usual_width = max(1, round(side / 260))

@@ -30,9 +30,8 @@ class Overlay:
     trails: Mapping[int, Sequence[Point]] = field(default_factory=dict)  # by identity
     marks: Sequence[Mark] = ()
 
-    def draw_below(self, image: Image.Image) -> Image.Image:
-        """Return an RGB copy with lines, zones and trails, on which boxes are drawn then."""
-        image = image.convert("RGB") if image.mode != "RGB" else image.copy()
+    def draw_below(self, image: Image.Image) -> None:
+        """Draw lines, zones and trails on an RGB image, before the boxes."""
         pen = ImageDraw.Draw(image)
         width = max(2, round(sum(image.size) / 520))
         for mark in self.marks:
@@ -42,7 +41,6 @@ class Overlay:
         for identity, places in self.trails.items():
             if len(places) > 1:
                 pen.line([*places], fill=colour_of(identity), width=width, joint="curve")
-        return image
 
     def draw_captions(self, image: Image.Image) -> None:
         """Draw the captions of lines and zones, after the boxes."""

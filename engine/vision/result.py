@@ -459,11 +459,11 @@ class Result:
             )
             for group in by_box.values()
         ]
-        image = seen._picture(picture).to_image()
+        drawn = seen._picture(picture).to_image()  # nobody else has it
         if self.overlay:
-            image = self.overlay.draw_below(image)
-        drawn = annotate(
-            image,
+            self.overlay.draw_below(drawn)
+        annotate(
+            drawn,
             list(by_box),
             [_colour_id(group[0]) for group in by_box.values()],
             captions if show_labels or show_scores else [""] * len(captions),
@@ -471,6 +471,7 @@ class Result:
             line_width=line_width,
             outlines=[each.corners for each in self if each.corners],
             tiles=self.tiles[1:] if show_tiles else (),
+            in_place=True,
         )
         if self.overlay:
             self.overlay.draw_captions(drawn)

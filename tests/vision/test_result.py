@@ -19,6 +19,7 @@ from engine.vision.classification import Classification
 from engine.vision.detection import Box, Detection
 from engine.vision.encode import encode
 from engine.vision.image import Picture, read
+from engine.vision.overlay import Mark, Overlay
 from engine.vision.result import Result
 from engine.vision.serialize import (
     COCO_CATEGORIES,
@@ -403,6 +404,17 @@ def test_plot_takes_the_given_picture_the_kept_one_or_the_file(tmp_path):
         assert other.tobytes() == drawn.tobytes()
     assert drawn.tobytes() != PICTURE.pixels.tobytes()
     assert EMPTY.plot(PICTURE).tobytes() == PICTURE.pixels.tobytes()
+    assert (PICTURE.pixels == 90).all()
+
+
+def test_plot_makes_one_image(monkeypatch):
+    overlay = Overlay({1: ((5, 5), (40, 40))}, (Mark(((0, 0), (99, 49)), False, "in 1"),))
+    found = result(overlay=overlay)
+    made = PICTURE.to_image()
+    monkeypatch.setattr(Picture, "to_image", lambda self: made)
+    monkeypatch.setattr(Image.Image, "copy", None)
+    assert found.plot(PICTURE) is made
+    assert made.tobytes() != PICTURE.pixels.tobytes()
     assert (PICTURE.pixels == 90).all()
 
 

@@ -46,6 +46,10 @@ class FolderFoundError(ImageError):
         self.folder = folder
 
 
+class TooManyTilesError(ImageError):
+    """A picture was read, but would be cut into more tiles than are allowed."""
+
+
 class Prepared(NamedTuple):
     """A picture that was read, and its place in a row of the network's input.
 
@@ -271,7 +275,7 @@ class Intake:
         try:
             return tiles.areas_of(picture.size, (width, height), settings.tiles, settings.overlap)
         except InputError as error:  # too many tiles, for a picture of this size
-            raise ImageError(f"{picture.name}: {error}") from error
+            raise TooManyTilesError(f"{picture.name}: {error}") from error
 
     def _tiles(self, picture: Picture, areas: Sequence[Area]) -> Iterator[Placed]:
         _, height, width = self.shape.sides

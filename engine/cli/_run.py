@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -112,6 +112,12 @@ def run_all(
     return FAILED if tally.has_failed else 0
 
 
+# What became of pictures that failed; said in this order.
+_UNREAD = "{} could not be read"
+_TOO_MANY_TILES = "{} would be cut into too many tiles"
+_OVERFLOW = "in {} the network's values overflow"
+
+
 @dataclass
 class _Tally:
     """Counts of a run, and the lines that tell them."""
@@ -120,8 +126,8 @@ class _Tally:
     is_detector: bool
     earlier: int = 0  # pictures that an earlier run completed
     pictures: int = 0
-    failures: int = 0  # of the pictures
-    overflows: int = 0  # pictures that were read, but the network overflows
+    results: int = 0  # of the pictures
+    failures: Counter[str] = field(default_factory=Counter)  # pictures by what became of them
     failed_sources: int = 0  # folders, videos and others that gave no picture, or not all of theirs
     boxes: int = 0
     with_boxes: int = 0  # pictures
@@ -129,22 +135,23 @@ class _Tally:
     def take(self, item: Item, outcome: object) -> None:
         found = len(outcome) if isinstance(outcome, Sized) else 0
         self.pictures += item.is_picture
+        self.results += item.is_picture
         self.boxes += found
         self.with_boxes += found > 0
 
     def fail(self, item: Item, error: ImageError) -> None:
         self.pictures += item.is_picture
-        self.failures += item.is_picture
-        self.overflows += error.result is not None
+        if item.is_picture:
+            self.failures[_kind_of(error)] += 1
         self.failed_sources += not item.is_picture
 
     @property
     def has_failed(self) -> bool:
-        return bool(self.failures or self.failed_sources)
+        return bool(self._failed or self.failed_sources)
 
     @property
     def has_results(self) -> bool:
-        return self.pictures > self.failures
+        return self.results > 0
 
     def interrupted(self, *, have_begun: bool) -> str:
         """Say how far the outputs go, because they may look like those of a whole run."""
@@ -154,10 +161,9 @@ class _Tally:
         return f"interrupted: {self._pictures} done{self._before}{where}"
 
     def problems(self) -> Iterator[str]:
-        if unread := self.failures - self.overflows:
-            yield f"{unread} of {self.pictures} pictures could not be read"
-        if self.overflows:
-            yield f"in {self.overflows} of {self.pictures} pictures the network's values overflow"
+        for kind in (_UNREAD, _TOO_MANY_TILES, _OVERFLOW):
+            if count := self.failures[kind]:
+                yield kind.format(f"{count} of {self.pictures} pictures")
         if self.failed_sources:
             what = "source has" if self.failed_sources == 1 else "sources have"
             yield f"{self.failed_sources} {what} no pictures or could not be read to the end"
@@ -170,11 +176,15 @@ class _Tally:
         elif self.pictures + self.earlier > 1:
             found = f", {self.boxes} boxes in {self.with_boxes}" if self.is_detector else ""
             rate = f"{self.pictures / seconds:.1f} per second"
-            counts = f"{self._pictures}{found}, {self.failures} failed"
+            counts = f"{self._pictures}{found}, {self._failed} failed"
             yield f"{counts}, {rate}{self._before}{where}"
         if self.is_detector and self.has_results and not self.boxes:
             tiles = "" if with_tiles else "--tiles auto for small objects, "
             yield f"Nothing found. Try --threshold 0.1, {tiles}or another --model"
+
+    @property
+    def _failed(self) -> int:
+        return sum(self.failures.values())
 
     @property
     def _pictures(self) -> str:
@@ -183,6 +193,14 @@ class _Tally:
     @property
     def _before(self) -> str:
         return f", {self.earlier} done before" if self.earlier else ""
+
+
+def _kind_of(error: ImageError) -> str:
+    from engine.inputs import TooManyTilesError
+
+    if isinstance(error, TooManyTilesError):
+        return _TOO_MANY_TILES
+    return _UNREAD if error.result is None else _OVERFLOW
 
 
 class _Stoppable:

@@ -56,6 +56,16 @@ def test_the_table_has_label_score_box_and_time(detect, pictures):
         assert len([int(edge) for edge in box]) == 4
 
 
+def test_a_picture_of_too_many_tiles_was_read(detect, pictures):
+    status, out, err = detect(*pictures[1:], pictures[0], "--tiles", "1")
+    assert (status, out) == (1, "")
+    *complaints, unread, cut, summary = err.splitlines()
+    assert len(complaints) == 3
+    assert unread == "1 of 3 pictures could not be read"
+    assert cut == "2 of 3 pictures would be cut into too many tiles"
+    assert summary.startswith("3 pictures, 0 boxes in 0, 3 failed, ")
+
+
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
 def test_quiet_does_not_tell_the_model(pictures, quiet, capsys):
     words = ["detect", pictures[0], "--size", "64", "--device", "cpu", *quiet]

@@ -14,7 +14,7 @@ from engine.cli import FAILED, _outputs
 from engine.cli._interrupts import Interrupts
 from engine.cli._progress import Progress
 from engine.cli._resume import lacking
-from engine.cli._sinks.base import Sink
+from engine.cli._sinks.base import Sink, UndrawnError, drawing
 from engine.cli._sources import Feed, require_result
 from engine.errors import EngineError, ImageError
 
@@ -78,23 +78,22 @@ def run_all(
             milliseconds = (time.perf_counter() - start) * 1e3
             outputs.begin()
             with interrupts.deferred():
+                if hiding:  # before boxes without an identity are left out
+                    outcome = _hidden(item, outcome, hiding)
                 if isinstance(outcome, ImageError):
                     tally.fail(item, outcome)
                     progress.print_stderr(f"Error: {outcome}")
                     if following:
                         following.fail(item)
-                    if hiding and outcome.result is not None:
-                        outcome.result = outcome.result.hide(**hiding)
-                    for sink in wanted:
-                        sink.fail(item, outcome)
                 else:
-                    if hiding:  # before boxes without an identity are left out
-                        outcome = outcome.hide(**hiding)
                     if following:
                         outcome = following.take(item, outcome)
                     tally.take(item, outcome)
-                    for sink in wanted:
-                        sink.take(item, outcome, milliseconds)
+                undrawn = list(_write(wanted, item, outcome, milliseconds))
+                if undrawn and not isinstance(outcome, ImageError):
+                    tally.failures[_UNDRAWN] += 1
+                for error in undrawn:
+                    progress.print_stderr(f"Error: {error}")
             progress.step()
             if arguments.fail_fast and tally.has_failed:
                 _cut_short(sinks)
@@ -112,10 +111,38 @@ def run_all(
     return FAILED if tally.has_failed else 0
 
 
+def _hidden(item: Item, outcome: Any, hiding: Mapping[str, Any]) -> Any:
+    """Hide classes in a picture; if it does not fit into memory, return an error without it."""
+    try:
+        with drawing("--blur or --pixelate", item):
+            if not isinstance(outcome, ImageError):
+                return outcome.hide(**hiding)
+            if outcome.result is not None:
+                outcome.result = outcome.result.hide(**hiding)
+            return outcome
+    except UndrawnError as error:
+        return error
+
+
+def _write(
+    sinks: Sequence[Sink], item: Item, outcome: Any, milliseconds: float
+) -> Iterator[UndrawnError]:
+    """Give a result or an error to the sinks; yield why a picture could not be drawn."""
+    for sink in sinks:
+        try:
+            if isinstance(outcome, ImageError):
+                sink.fail(item, outcome)
+            else:
+                sink.take(item, outcome, milliseconds)
+        except UndrawnError as error:
+            yield error
+
+
 # What became of pictures that failed; said in this order.
 _UNREAD = "{} could not be read"
 _TOO_MANY_TILES = "{} would be cut into too many tiles"
 _OVERFLOW = "in {} the network's values overflow"
+_UNDRAWN = "{} could not be drawn"
 
 
 @dataclass
@@ -127,7 +154,7 @@ class _Tally:
     earlier: int = 0  # pictures that an earlier run completed
     pictures: int = 0
     results: int = 0  # of the pictures
-    failures: Counter[str] = field(default_factory=Counter)  # pictures by what became of them
+    failures: Counter[str] = field(default_factory=Counter)  # of the pictures, by their kind
     failed_sources: int = 0  # folders, videos and others that gave no picture, or not all of theirs
     boxes: int = 0
     with_boxes: int = 0  # pictures
@@ -161,7 +188,7 @@ class _Tally:
         return f"interrupted: {self._pictures} done{self._before}{where}"
 
     def problems(self) -> Iterator[str]:
-        for kind in (_UNREAD, _TOO_MANY_TILES, _OVERFLOW):
+        for kind in (_UNREAD, _TOO_MANY_TILES, _OVERFLOW, _UNDRAWN):
             if count := self.failures[kind]:
                 yield kind.format(f"{count} of {self.pictures} pictures")
         if self.failed_sources:
@@ -200,6 +227,8 @@ def _kind_of(error: ImageError) -> str:
 
     if isinstance(error, TooManyTilesError):
         return _TOO_MANY_TILES
+    if isinstance(error, UndrawnError):
+        return _UNDRAWN
     return _UNREAD if error.result is None else _OVERFLOW
 
 

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from engine import bundled, cli
+from engine.vision.result import Result
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,6 +55,58 @@ def test_the_table_has_label_score_box_and_time(detect, pictures):
         assert label in ("cat", "dog", "cow")
         assert 0.25 < float(score) <= 1
         assert len([int(edge) for edge in box]) == 4
+
+
+@pytest.fixture
+def too_large(pictures, monkeypatch, tmp_path):
+    """Let memory run out when the first picture is drawn, cropped or hidden."""
+    monkeypatch.chdir(tmp_path)
+
+    def limited(draw):
+        def limited_draw(result, *given, **named):
+            if result.path == pictures[0]:
+                raise MemoryError
+            return draw(result, *given, **named)
+
+        return limited_draw
+
+    for draw in (Result.plot, Result.crops, Result.hide):
+        monkeypatch.setattr(Result, draw.__name__, limited(draw))
+    return pictures[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("-o drawn", ["-o"]),
+        ("--crops drawn", ["--crops"]),
+        ("-o drawn --crops drawn", ["--crops", "-o"]),
+    ],
+)
+def test_a_picture_that_cannot_be_drawn_does_not_end_a_run(
+    detect, pictures, too_large, options, told
+):
+    status, _, err = detect(*pictures[:2], *options.split(), "--json", "all.json", "--quiet")
+    what = "the picture to draw on does not fit into memory"
+    *complaints, count = err.splitlines()
+    assert complaints == [f"Error: {too_large}: {option}: {what}" for option in told]
+    assert (status, count) == (1, "1 of 2 pictures could not be drawn")
+    images = json.loads(Path("all.json").read_text())["images"]
+    assert all(each["detections"] for each in images)
+    drawn = [path.relative_to("drawn").as_posix() for path in Path("drawn").rglob("*.jpg")]
+    assert drawn
+    assert all("b/dog" in each for each in drawn)
+
+
+def test_a_picture_that_cannot_be_hidden_is_shown_nowhere(detect, pictures, too_large):
+    words = ("-o", "drawn", "--crops", "crops", "--blur", "all", "--quiet")
+    status, _, err = detect(*pictures[:2], *words)
+    complaint, count = err.splitlines()
+    what = "the picture to draw on does not fit into memory"
+    assert complaint == f"Error: {too_large}: --blur or --pixelate: {what}"
+    assert (status, count) == (1, "1 of 2 pictures could not be drawn")
+    assert [path.parent.name for path in Path("drawn").rglob("*.jpg")] == ["b"]
+    assert all("b/dog" in path.as_posix() for path in Path("crops").rglob("*.jpg"))
 
 
 def test_a_picture_of_too_many_tiles_was_read(detect, pictures):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.cli import _output_files
 from engine.cli._output_files import Existing
-from engine.cli._sinks.base import Sink
+from engine.cli._sinks.base import Sink, drawing
 from engine.cli._sources import NamedMedia
 from engine.errors import ImageError, InputError
 from engine.files.atomic import NewFile
@@ -117,6 +117,10 @@ class Annotated(Sink):
             self._is_file_due = True
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        with drawing("-o", item):
+            self._write(item, outcome)
+
+    def _write(self, item: Item, outcome: Any) -> None:
         if item.frame and self._takes_videos:
             self._video_of(item).add(outcome.plot(show_tiles=self._show_tiles), item.frame)
             return

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from engine.errors import ImageError
+from engine.files.naming import shown
+
 if TYPE_CHECKING:
-    from engine.errors import ImageError
     from engine.sources.item import Item
+
+
+class UndrawnError(ImageError):
+    """A picture has a result, and does not fit into memory once more to be drawn or cropped."""
+
+
+@contextmanager
+def drawing(option: str, item: Item) -> Iterator[None]:
+    """Turn a MemoryError into an UndrawnError, after which the run goes on."""
+    try:
+        yield
+    except MemoryError:
+        what = "the picture to draw on does not fit into memory"
+        raise UndrawnError(f"{shown(item.name)}: {option}: {what}") from None
 
 
 class Sink:
@@ -47,7 +64,7 @@ class Sink:
         """Start the output; `about` describes the run, `labels` are the network's classes."""
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        """Write a Result or Classification."""
+        """Write a Result or Classification; an UndrawnError does not end the run."""
 
     def fail(self, item: Item, error: ImageError) -> None:
         """Write the error of a picture that could not be read."""

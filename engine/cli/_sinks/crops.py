@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.cli._output_files import Existing, OutputFolder, ReservedPaths
 from engine.cli._output_names import OutputNames
-from engine.cli._sinks.base import Sink
+from engine.cli._sinks.base import Sink, drawing
 from engine.cli._sources import NamedMedia
 from engine.files.naming import folder_name_of
 from engine.files.walk import walk
@@ -50,6 +50,10 @@ class Crops(Sink):
         return True if self._is_known and item.output not in self._earlier else None
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        with drawing("--crops", item):
+            self._write(item, outcome)
+
+    def _write(self, item: Item, outcome: Any) -> None:
         keeps = self._resumes and not self._may_show_more(item)
         counts: Counter[str] = Counter()
         for found, image in outcome.crops():

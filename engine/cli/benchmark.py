@@ -19,15 +19,16 @@ from engine.arguments import parse_integer
 from engine.cli import _model, _network, _output_files, _sources
 from engine.cli._stderr import print_stderr
 from engine.cli._table import align
-from engine.errors import InputError
+from engine.errors import ImageError, InputError
 from engine.settings import LARGEST_BATCH, LARGEST_WORKERS
 from engine.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from engine.backends.base import Device
     from engine.benchmark.layers import LayerTime, Profile
+    from engine.benchmark.sources import SourceTimes
     from engine.benchmark.stages import TimeBudget, Timing
     from engine.benchmark.workload import Workload
     from engine.cli._table import Cell
@@ -141,6 +142,8 @@ def _measure(arguments: argparse.Namespace) -> int:
     finally:
         device.close()
     report.write(arguments)
+    if report.failure is not None:
+        raise report.failure
     return 0
 
 
@@ -180,6 +183,7 @@ class _Report:
             "precision": workload.precision,
             "passes": list(workload.passes),
         }
+        self.failure: ImageError | None = None  # of a video; all else is measured
         self._tables: dict[str, list[dict[str, Any]]] = {}
         self._timings: dict[int, list[Timing]] = {}
         self._speeds: dict[str, dict[str, float]] = {}
@@ -222,13 +226,14 @@ class _Report:
             if not arguments.image:
                 sources.write_picture(file, self._workload)
             for batch, timings in self._timings.items():
-                for each in sources.measure(
+                measured = sources.measure(
                     *(self._workload, timings, budget),
                     workers=workers,
                     processors=processors,
                     file=file,
-                    video=arguments.video,
-                ):
+                    video=None if self.failure else arguments.video,
+                )
+                for each in self._until_failure(measured):
                     hint = sources.advice(
                         each, processors=processors, precision=precision, is_gpu=is_gpu
                     )
@@ -244,6 +249,13 @@ class _Report:
         self._table(rows, title=title)
         for hint in hints:
             self._print(hint)
+
+    def _until_failure(self, measured: Iterator[SourceTimes]) -> Iterator[SourceTimes]:
+        """Yield what is measured before a video breaks off, and keep that error for the end."""
+        try:
+            yield from measured
+        except ImageError as error:
+            self.failure = error
 
     def layers(self, batches: tuple[int, ...]) -> None:
         from engine.benchmark import layers

@@ -121,6 +121,22 @@ def test_a_video_and_a_picture_are_streamed_and_drawn(tiny_detector, tmp_path, c
     assert max(rates.values()) == rates["forward"]
 
 
+def test_a_video_that_breaks_off_loses_no_other_numbers(tiny_detector, tmp_path, capsys):
+    needs.package("av")
+    film = write_video(tmp_path / "film.mkv", 30)
+    film.write_bytes(film.read_bytes()[: film.stat().st_size * 4 // 5])
+    saved = tmp_path / "all.json"
+    words = [str(tiny_detector.cfg), "--video", str(film), "--json", str(saved), "--layers", *QUICK]
+    assert cli.main(["benchmark", *words, "--batch", "1,2"]) == 1
+    told = capsys.readouterr()
+    assert told.err.splitlines()[-1].startswith(f"Error: {film}: video: ")
+    assert "batch 2, files: " in told.out
+    found = json.loads(saved.read_text())
+    rows = [(row["batch"], row["source"]) for row in found["sources"]]
+    assert rows == [(1, "arrays"), (1, "files"), (2, "arrays"), (2, "files")]
+    assert {row["batch"] for row in found["layers"]} == {1, 2}
+
+
 @needs_gxx
 @pytest.mark.slow
 def test_every_algorithm_of_a_card_and_the_chosen_one(tiny_detector, capsys, monkeypatch):

@@ -61,7 +61,7 @@ _PAIR = 2  # slices in a slot
 _LEAST_SLICES = 6  # of a ring, so that three slots are left if they are paired
 
 _EIGHT, _SIXTEEN = 8, 16  # columns and rows of sums that are sent together
-_EIGHT_BYTES = 32 * 16 + 16  # of those, as in EIGHT_BYTES of the kernel
+_EIGHT_BYTES = 32 * 16 + 16  # of those, as in GROUP_BYTES of the kernel
 _ROW_PADDING = 8  # results between the rows of the epilogue, as in ROW_PITCH of the kernel
 
 

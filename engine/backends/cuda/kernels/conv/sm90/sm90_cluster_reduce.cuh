@@ -13,8 +13,8 @@
 #pragma once
 #include "sm90_epilogue.cuh"
 
-#define COLUMN_GROUPS (BN / 8)            // of 8 columns of a tile
-#define ROW_GROUPS (BM / 16)              // of 16 rows, one per warp at a time
+#define COLUMN_GROUPS (BN / 8)  // of 8 columns of a tile
+#define ROW_GROUPS (BM / 16)    // of 16 rows, one per warp at a time
 // A group of 16 rows by 8 columns: four floats of each lane, as wgmma leaves them, and padding that keeps
 // groups off each other's banks.
 #define GROUP_BYTES (32 * 16 + 16)

@@ -138,7 +138,7 @@ def _write(
             yield error
 
 
-# What became of pictures that failed; said in this order.
+# The reasons why pictures failed, in the order in which the summary lists them.
 _UNREAD = "{} could not be read"
 _TOO_MANY_TILES = "{} would be cut into too many tiles"
 _OVERFLOW = "in {} the network's values overflow"

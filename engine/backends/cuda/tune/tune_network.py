@@ -21,8 +21,8 @@ from engine.backends.cuda.driver.worker import ClosedError
 from engine.backends.cuda.ops.target import Choice
 from engine.errors import DeviceError
 
-_NEAR = 1.3  # times the fastest, when each runs alone,
-_SPARE = 3e-4  # and so many milliseconds more
+_NEAR = 1.3  # a choice is near if alone it takes at most this many times the fastest one's time
+_SPARE = 3e-4  # milliseconds that are added to this limit
 _MOST_NEAR = 7
 _CLEARLY = 0.997  # a choice stays unless another takes less of the network's time than this
 _HOPELESS = 1.01  # not tried again

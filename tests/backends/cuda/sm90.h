@@ -234,6 +234,7 @@ template <int N, typename Word> inline void store_vector(void* to, const Word (&
     std::memcpy(to, word, sizeof word);
 }
 inline int opaque(int x) { return x; }
+inline float opaque(float x) { return x; }
 template <int N> inline void issue_load(unsigned (&word)[N], const void* from, bool are_there)
 {
     std::memset(word, 0, sizeof word);

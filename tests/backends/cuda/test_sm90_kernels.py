@@ -278,11 +278,28 @@ FIRST = {
 
 
 @pytest.mark.parametrize("op", FIRST.values(), ids=FIRST)
-@pytest.mark.parametrize("room", [0, 1])
-def test_a_first_layer_reads_windows_where_they_overlap(op: Conv2d, room: int) -> None:
-    """With room for a fourth value pixels begin on 8 bytes."""
+@pytest.mark.parametrize(("room", "multiprocessors"), [(0, 1), (1, 1), (0, 132), (1, 132)])
+def test_a_first_layer_reads_windows_where_they_overlap(
+    op: Conv2d, room: int, multiprocessors: int
+) -> None:
+    """With room for a fourth value pixels begin on 8 bytes; blocks have fewer lines on a card."""
     options = {"precision": "float16", "capability": HOPPER, "rows": 3}
-    check(ALGORITHMS["sm90_rgb_stem"], op, room=room, **options)
+    check(
+        *(ALGORITHMS["sm90_rgb_stem"], op),
+        room=room,
+        multiprocessors=multiprocessors,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(("rows", "lines"), [(1, 2), (2, 2), (3, 4), (8, 8), (64, 8)])
+def test_a_first_layer_has_blocks_for_the_whole_card(rows: int, lines: int) -> None:
+    """The first layer of resnet50@256 has 128 blocks for one picture instead of 32."""
+    sides = {"stride": (2, 2), "padding": (3, 3, 3, 3), "activation": "leaky"}
+    op = convolution((3, 256, 256), 64, (7, 7), is_pooled=True, **sides)
+    target = Target(rows, "float16", HOPPER, 132)
+    tile = ALGORITHMS["sm90_rgb_stem"].tile(target, op)
+    assert tile.lines == lines
 
 
 def opening(side: tuple[int, int], filters: int, kinds: tuple[str, str]) -> Chain:

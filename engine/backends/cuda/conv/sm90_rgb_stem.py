@@ -7,7 +7,7 @@ are one pixel apart, two of them form a row, with the filters of the second as f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -27,7 +27,7 @@ _ROW_PIXELS = 2  # from one row of the wgmma operand to the next
 _WINDOWS = 64  # rows of the operand
 _STEP_PIXELS = 4  # pixels of a line that one wgmma multiplies
 _MOST_STEPS = 2
-_LINES = 8  # lines of windows per block
+_LINES = (2, 4, 8)  # lines of windows per block
 _GROUPS = 2  # warpgroups
 _GATHERED = 32  # columns that adjacent lanes store together
 _MOST_COLUMNS = 128
@@ -43,6 +43,7 @@ class RgbStemTile(Tile):
     """Lines of windows by all filters."""
 
     filters: int
+    lines: Annotated[int, "LINES"]
     taps: tuple[int, int]
     stride: tuple[int, int]
     parts: Annotated[int, "PARTS"]  # per weight: two if it is the sum of two halves
@@ -78,7 +79,7 @@ class RgbStemTile(Tile):
     @property
     def shared_bytes(self) -> int:
         pixels = _ROW_PIXELS * (_WINDOWS - 1) + _STEP_PIXELS * self.steps
-        lines = (_LINES - 1) * self.stride[0] + self.taps[0]
+        lines = (self.lines - 1) * self.stride[0] + self.taps[0]
         return self.weight_bytes + lines * -(-pixels * 8 // 16) * 16 + 4 * self.columns + 16
 
     @property
@@ -89,7 +90,7 @@ class RgbStemTile(Tile):
 
     @property
     def defines(self) -> Mapping[str, int]:
-        sides = {"TAPS_Y": self.taps[0], "STRIDE_Y": self.stride[0], "LINES": _LINES}
+        sides = {"TAPS_Y": self.taps[0], "STRIDE_Y": self.stride[0]}
         own = {"BN": self.columns, "PAIR": self.pair, "STEPS": self.steps, "BLOCKS": self.blocks}
         return {**super().defines, **sides, **own}
 
@@ -106,9 +107,11 @@ class RgbStem(Algorithm):
         return None
 
     def tile(self, target: Target, op: ops.Conv2d) -> RgbStemTile:
+        """Return the tile with the fewest lines whose blocks all run at once, or the largest."""
         kind, _ = kernel_args.kinds(op)
-        return RgbStemTile(
+        tile = RgbStemTile(
             filters=op.weight.shape[0],
+            lines=_LINES[-1],
             taps=op.kernel,
             stride=op.stride,
             parts=tensor_cores.parts(tensor_cores.mode_of(target, op)),
@@ -116,6 +119,12 @@ class RgbStem(Algorithm):
             kind=kind,
             out_bytes=target.bytes_of(op.out),
         )
+        for lines in _LINES:
+            smaller = replace(tile, lines=lines)
+            across, down = _blocks_of_row(smaller, op)
+            if target.rows(op.out) * across * down <= target.multiprocessors * smaller.blocks:
+                return smaller
+        return tile
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         if target.capability != HOPPER or target.bytes_of(op.src) != 2:
@@ -160,8 +169,7 @@ class RgbStem(Algorithm):
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile, grid = self.tile(gpu.target, op), op.grid
-        rows_of_product = -(-grid.width // tile.pair)
-        across, down = -(-rows_of_product // _WINDOWS), -(-grid.height // _LINES)
+        across, down = _blocks_of_row(tile, op)
         blocks = gpu.rows(op.out) * across * down
         is_wide = gpu[op.src] % _PIECE_BYTES == 0 and gpu.pitch(op.src) % COLOUR_PITCH == 0
         arguments = Args.of(
@@ -176,6 +184,12 @@ class RgbStem(Algorithm):
         )
         resident = gpu.target.multiprocessors * tile.blocks
         tensor_cores.launch(gpu, tile, min(blocks, resident), arguments)
+
+
+def _blocks_of_row(tile: RgbStemTile, op: ops.Conv2d) -> tuple[int, int]:
+    """Return how many blocks lie next to each other, and one below the other."""
+    rows_of_product = -(-op.grid.width // tile.pair)
+    return -(-rows_of_product // _WINDOWS), -(-op.grid.height // tile.lines)
 
 
 RGB_STEM = RgbStem()

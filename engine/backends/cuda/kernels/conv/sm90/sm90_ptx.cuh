@@ -196,10 +196,16 @@ DEVICE void issue_load(unsigned (&word)[1], const void* from, bool are_there)
         : "l"(from), "r"((int)are_there));
 }
 
-// Returns x, opaque to the compiler, so that it does not keep multiples of it in registers.
+// Returns x, opaque to the compiler, so that it is computed here and no multiple of it is kept.
 DEVICE int opaque(int x)
 {
     asm volatile("" : "+r"(x));
+    return x;
+}
+
+DEVICE float opaque(float x)
+{
+    asm volatile("" : "+f"(x));
     return x;
 }
 

@@ -23,6 +23,7 @@
 
 #define GROUPS 2
 #define THREADS (128 * GROUPS)
+#define AHEAD 5                                 // loads in flight per thread
 #define WINDOWS 64                              // rows of A
 #define PIXELS (2 * (WINDOWS - 1) + 4 * STEPS)  // covered by them, in a line
 #define LINE_BYTES ((PIXELS * 8 + 15) / 16 * 16)
@@ -60,16 +61,14 @@ DEVICE Tile tile_at(const KernelArgs& p, int index)
     return {(index - line * p.across) * WINDOWS, (line - row * down) * LINES, row};
 }
 
-// Three channels and a zero; zeros outside the map.
+// Three channels and any value; zeros outside the map.
 DEVICE uint2 pixel_at(const KernelArgs& p, int row, int y, int x)
 {
-    uint2 pixel = {0, 0};
-    if ((unsigned)y >= (unsigned)p.height || (unsigned)x >= (unsigned)p.width) return pixel;
+    const bool is_inside = ((unsigned)y < (unsigned)p.height) & ((unsigned)x < (unsigned)p.width);
     const half* from = p.input + ((size_t)(row * p.height + y) * p.width + x) * p.pitch;
-    if (p.is_wide) {
-        pixel = *reinterpret_cast<const uint2*>(from);
-        pixel.y &= 0xFFFF;
-    } else {
+    uint2 pixel = {0, 0};
+    if (is_inside && p.is_wide) pixel = *reinterpret_cast<const uint2*>(from);
+    if (is_inside && !p.is_wide) {
         const unsigned short* bits = reinterpret_cast<const unsigned short*>(from);
         pixel.x = bits[0] | (unsigned)bits[1] << 16;
         pixel.y = bits[2];
@@ -81,11 +80,19 @@ DEVICE void load_lines(unsigned char* lines, const KernelArgs& p, const Tile& ti
 {
     const int y = tile.line * STRIDE_Y - p.top;
     const int x = tile.window * 2 - p.left;
-    for (int i = threadIdx.x; i < LINES_IN * PIXELS; i += THREADS) {
-        const int line = i / PIXELS;
-        const int pixel = i - line * PIXELS;
-        *reinterpret_cast<uint2*>(lines + line * LINE_BYTES + pixel * 8) =
-            pixel_at(p, tile.row, y + line, x + pixel);
+#pragma unroll 1
+    for (int first = threadIdx.x; first < LINES_IN * PIXELS; first += AHEAD * THREADS) {
+        uint2 pixels[AHEAD];
+        UNROLL(i, AHEAD) {
+            const int at = first + i * THREADS;
+            pixels[i] = pixel_at(p, tile.row, y + at / PIXELS, x + at % PIXELS);
+        }
+        UNROLL(i, AHEAD) {
+            const int at = first + i * THREADS;
+            if (at >= LINES_IN * PIXELS) break;
+            pixels[i].y &= 0xFFFF;  // without the value after the last channel
+            *reinterpret_cast<uint2*>(lines + at / PIXELS * LINE_BYTES + at % PIXELS * 8) = pixels[i];
+        }
     }
 }
 
@@ -147,6 +154,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         mbarrier_expect_bytes(ready, WEIGHT_BYTES);
         bulk_load(weights, p.weight, WEIGHT_BYTES, ready);
     }
+#pragma unroll 1
     for (int n = threadIdx.x; n < COLUMNS; n += THREADS) bias[n] = p.bias[n];
     __syncthreads();
     wait_for_previous_kernel();
@@ -164,14 +172,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             const int y = tile.line + line;
             float sum[SIDE][BN / 2];
             UNROLL(i, SIDE) {
-                UNROLL(j, BN / 2) sum[i][j] = 0.f;
+                UNROLL(j, BN / 2) sum[i][j] = opaque(0.f);  // set here, not between products
             }
             const unsigned from = shared_address(lines) + line * STRIDE_Y * LINE_BYTES;
-            UNROLL(i, SIDE) {
-                wgmma_fence();
-                multiply_line(sum[i], from + i * STRIDE_Y * LINE_BYTES, weights);
-                wgmma_commit();
-            }
+            wgmma_fence();
+            UNROLL(i, SIDE) multiply_line(sum[i], from + i * STRIDE_Y * LINE_BYTES, weights);
+            wgmma_commit();
             wgmma_wait<0>();
             if (POOLED == 1 || y / SIDE < p.out_h) {
                 const size_t line_out = (size_t)tile.row * p.out_h + y / SIDE;

@@ -59,18 +59,18 @@ def source() -> str:
         body = body[: body.find('\nextern "C"') if '\nextern "C"' in body else None]
         if not found:  # by SCALAR_AND_PACKED
             body = f"{name.removesuffix('_packed')}_body("
-        has_barriers = str(_waits(body, waiting)).lower()
+        is_waiting = str(_waits(body, waiting)).lower()
         runners.append(
             f'extern "C" void host_{name}(int blocks, int threads, int shared, {arguments}) {{\n'
-            f"run_on_host(blocks, threads, shared, {has_barriers}, [=] {{ {name}({names}); }});\n}}"
+            f"run_on_host(blocks, threads, shared, {is_waiting}, [=] {{ {name}({names}); }});\n}}"
         )
     return "\n".join(['#include "host.h"', unit, '#line 1 "runners"', *runners])
 
 
 def _waits(body: str, waiting: Sequence[str]) -> bool:
-    """Return whether a kernel, or a function that it calls, contains a barrier."""
+    """Return whether a kernel, or a function that it calls, waits for other threads."""
     calls = (re.search(rf"\b{each}[<(]", body) for each in waiting)
-    return "__syncthreads" in body or any(calls)
+    return "__syncthreads" in body or "__shfl" in body or any(calls)
 
 
 @lru_cache(maxsize=4)

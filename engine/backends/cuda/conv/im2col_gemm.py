@@ -127,7 +127,7 @@ def _im2col(gpu: Gpu, op: ops.Conv2d, first: int, pixels: int) -> None:
     kernel_args.launch(gpu, kernel, op, items, col=gpu.workspace, first=first, pixels=pixels)
 
 
-_THREADS = 128  # DOT_THREADS of the kernel
+_WARPS = 4  # DOT_WARPS of the kernel
 _MOST_PIXELS = 64
 
 
@@ -140,11 +140,11 @@ class Dot(_Gemm):
         return op.is_pointwise and op.groups == 1 and not op.signed and pixels <= _MOST_PIXELS
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
-        blocks = gpu.values(op.out)
+        blocks = -(-gpu.values(op.out) // _WARPS)
         is_float = gpu.target.bytes_of(op.out) == 4
         kernel = "dot_packed" if gpu.packs(op.src) else "dot"
         arguments = kernel_args.arguments(kernel, gpu, op, has_floats=int(is_float))
-        gpu.launch_grid(kernel, (blocks, 1, 1), _THREADS, **arguments)
+        gpu.launch_grid(kernel, (blocks, 1, 1), 32 * _WARPS, **arguments)
 
 
 ALGORITHMS = (Im2colGemm(), StridedBatched(), Pointwise(), Dot())

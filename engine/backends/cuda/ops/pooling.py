@@ -1,4 +1,4 @@
-"""Max and average pooling. Means over large maps take two kernels: sums of parts, then their sum.
+"""Max and average pooling. Means of large maps take two kernels: sums of parts, then their sum.
 
 The number of parts depends on the batch that the program was compiled for, not on the rows of a
 run, so that a picture's result does not depend on the other pictures of its batch.
@@ -12,6 +12,7 @@ from engine.plan import ops
 _THREADS = 256  # as in kernels/ops/average_pool.cu
 _PIXELS = (32, 16, 8, 4)  # per thread of average_parts: fewer in small maps
 _PACKS = 8  # most neighbouring packs per block: whole cache lines
+_CHANNELS = 32  # per block of average_map
 _LEAST_AREA = 33  # pixels: in smaller maps a thread for each channel is as fast
 
 
@@ -55,13 +56,8 @@ def most_pieces(target: Target, src: ops.Tensor) -> int:
     return _part_count(target, src) * chunks
 
 
-def sum_parts(
-    gpu: Gpu, src: ops.Tensor, gate: ops.Gate | None = None, *, means: ops.Tensor | None = None
-) -> int:
-    """Enqueue the sums of parts, as float32 in the workspace; return parts times chunks.
-
-    Write means instead if a tensor is given for them; there has to be a single part.
-    """
+def sum_parts(gpu: Gpu, src: ops.Tensor, gate: ops.Gate | None = None) -> int:
+    """Enqueue the sums of parts, as float32 in the workspace; return parts times chunks."""
     rows, channels, parts = gpu.rows(src), src.shape.channels, _part_count(gpu.target, src)
     values = gpu.target.pack if gpu.packs(src) else 1
     width = _packs_of_block(gpu.target, channels, values)
@@ -74,8 +70,6 @@ def sum_parts(
         sums=gpu.workspace,
         parts=parts,
         wide=width,
-        out=gpu[means] if means else 0,
-        out_pitch=gpu.pitch(means) if means else 0,
         **squeeze_of(gpu, gate),
     )
     grid = chunks, min(parts, MOST_GRID), min(rows, MOST_GRID)
@@ -86,7 +80,12 @@ def sum_parts(
 def _average_map(gpu: Gpu, src: ops.Tensor, out: ops.Tensor) -> None:
     parts = _part_count(gpu.target, src)
     if parts == 1:
-        sum_parts(gpu, src, means=out)
+        values = gpu.target.pack if gpu.packs(src) else 1
+        columns = _PACKS * values if values > 1 else _CHANNELS
+        blocks = gpu.rows(out) * -(-out.shape.channels // columns)
+        kernel = "average_map" if values == 1 else "average_map_packed"
+        arguments = gpu.arguments(kernel, src, out, area=src.shape.area)
+        gpu.launch_grid(kernel, (blocks, 1, 1), _THREADS, **arguments)
         return
     sum_parts(gpu, src)
     sizes = {"area": src.shape.area, "parts": parts}

@@ -1,11 +1,12 @@
 // average_pool: the mean of the cells of a window that lie inside the map.
-// average_parts, average_join: the mean of a whole map in two steps, so that a large map of few channels
-//               occupies the whole card: a block sums a run of pixels, then the parts are added in order.
-//               A single part needs no second step.
+// average_map: the mean of a whole small map.
+// average_parts, average_join: the same in two steps, so that a large map of few channels occupies the
+//               whole card: a block sums a run of pixels, then the parts are added in order.
 //               For a squeeze-and-excite block average_parts multiplies its sums with the first weights,
 //               and `gate` is the second step.
 //
-// Work item  one output value; average_parts: a block takes neighbouring channels of one part.
+// Work item  one output value; average_map, average_parts: a block takes neighbouring channels of one map or
+//            part.
 // Memory     coalesced along channels.
 #include "common.cuh"
 #include "block_sums.cuh"
@@ -36,13 +37,57 @@ extern "C" __global__ void average_pool(const real* __restrict__ src, real* __re
 #define AVERAGE_AHEAD 4     // loads in flight per thread
 #define AVERAGE_COLUMNS 64  // channels per block at most
 
+// Adds the values of a pack of channels of every `lanes`-th pixel from `first` to `end`.
+template <int V>
+DEVICE void add_pixels(Pack<V>& sum, const real* image, int src_pitch, int first, int end, int lanes)
+{
+#pragma unroll 1
+    for (; first < end; first += AVERAGE_AHEAD * lanes) {
+        Bits<V * sizeof(real)> seen[AVERAGE_AHEAD];
+        UNROLL(i, AVERAGE_AHEAD) {
+            const int pixel = first + i * lanes;
+            seen[i] = load_bits_if<V>(pixel < end, image + pixel * src_pitch);
+        }
+        UNROLL(i, AVERAGE_AHEAD) {
+            UNROLL(k, V) sum.v[k] += value_of<V>(seen[i], k);
+        }
+    }
+}
+
+#define AVERAGE_MAP_PARAMETERS \
+    const real *src, real *out, int rows, int channels, int area, int src_pitch, int out_pitch
+#define AVERAGE_MAP_ARGUMENTS src, out, rows, channels, area, src_pitch, out_pitch
+
+template <int V> DEVICE void average_map_body(AVERAGE_MAP_PARAMETERS)
+{
+    const int wide = V == 1 ? 32 : 8;  // packs of a block
+    const int columns = wide * V;
+    alignas(16) __shared__ float shares[AVERAGE_THREADS / 32 * columns];
+    const int chunks = (channels + columns - 1) / columns;
+    for (int item = blockIdx.x; item < rows * chunks; item += gridDim.x) {
+        const int row = item / chunks;
+        const int first = (item - row * chunks) * columns;
+        const int channel = first + threadIdx.x % wide * V;
+        const int end = channel < channels ? area : 0;
+        Pack<V> sum = {};
+        add_pixels(sum, src + row * area * src_pitch + channel, src_pitch, threadIdx.x / wide, end,
+            AVERAGE_THREADS / wide);
+        reduce_over_block<AVERAGE_THREADS>(sum, wide, shares);
+        const int own = first + threadIdx.x;
+        if (threadIdx.x < columns && own < channels) {
+            put(out + row * out_pitch + own, shares[threadIdx.x] / area);
+        }
+        __syncthreads();  // the next item uses the same memory
+    }
+}
+
+SCALAR_AND_PACKED(average_map, AVERAGE_MAP)
+
 // A block takes `wide` packs (a power of two) of neighbouring channels of one part; its threads share the
-// pixels. It writes sums or, if `squeeze` is given, their products with each of `hidden` rows of weights, or
-// means to `out` if that is given.
+// pixels. It writes sums or, if `squeeze` is given, their products with each of `hidden` rows of weights.
 // Nothing is __restrict__: with it the compiler might move reads of the input before the wait.
 template <int V> DEVICE void average_parts_body(const real* src, float* sums, int rows, int channels,
-    int area, int src_pitch, int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden, real* out,
-    int out_pitch)
+    int area, int src_pitch, int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden)
 {
     alignas(16) __shared__ float shares[AVERAGE_THREADS / 32 * AVERAGE_COLUMNS];
     const int run = (area + parts - 1) / parts;
@@ -59,16 +104,7 @@ template <int V> DEVICE void average_parts_body(const real* src, float* sums, in
                 const real* image = src + row * area * src_pitch + pack * V;
                 after_previous_kernel();  // returns at once after the first time
                 Pack<V> sum = {};
-                for (int first = part * run + lane; first < end; first += AVERAGE_AHEAD * lanes) {
-                    Bits<V * sizeof(real)> seen[AVERAGE_AHEAD];
-                    UNROLL(i, AVERAGE_AHEAD) {
-                        const int pixel = first + i * lanes;
-                        seen[i] = load_bits_if<V>(pixel < end, image + pixel * src_pitch);
-                    }
-                    UNROLL(i, AVERAGE_AHEAD) {
-                        UNROLL(k, V) sum.v[k] += value_of<V>(seen[i], k);
-                    }
-                }
+                add_pixels(sum, image, src_pitch, part * run + lane, end, lanes);
                 reduce_over_block<AVERAGE_THREADS>(sum, wide, shares);
                 const int first = first_pack * V;
                 if (squeeze) {
@@ -80,11 +116,7 @@ template <int V> DEVICE void average_parts_body(const real* src, float* sums, in
                 } else {
                     float* to = sums + (row * parts + part) * channels;
                     for (int i = threadIdx.x; i < columns && first + i < channels; i += AVERAGE_THREADS) {
-                        if (out) {
-                            put(out + row * out_pitch + first + i, shares[i] / area);
-                        } else {
-                            to[first + i] = shares[i];
-                        }
+                        to[first + i] = shares[i];
                     }
                 }
                 __syncthreads();  // the next item uses the same memory
@@ -92,19 +124,18 @@ template <int V> DEVICE void average_parts_body(const real* src, float* sums, in
 }
 
 extern "C" __global__ void average_parts(const real* src, float* sums, int rows, int channels, int area,
-    int src_pitch, int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden, real* out,
-    int out_pitch)
+    int src_pitch, int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden)
 {
-    average_parts_body<1>(src, sums, rows, channels, area, src_pitch, parts, wide, squeeze, squeeze_pitch,
-        hidden, out, out_pitch);
+    average_parts_body<1>(
+        src, sums, rows, channels, area, src_pitch, parts, wide, squeeze, squeeze_pitch, hidden);
 }
 
 extern "C" __global__ void __launch_bounds__(AVERAGE_THREADS, 3)
     average_parts_packed(const real* src, float* sums, int rows, int channels, int area, int src_pitch,
-        int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden, real* out, int out_pitch)
+        int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden)
 {
-    average_parts_body<PACK>(src, sums, rows, channels, area, src_pitch, parts, wide, squeeze, squeeze_pitch,
-        hidden, out, out_pitch);
+    average_parts_body<PACK>(
+        src, sums, rows, channels, area, src_pitch, parts, wide, squeeze, squeeze_pitch, hidden);
 }
 
 // A block adds the parts of 32 channels of one row; AVERAGE_LANES threads share the parts of a channel.

@@ -20,7 +20,7 @@ from engine.plan import ops
 from engine.plan.build import Plan
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice
-from tests.backends.cuda.test_floats import NET, SIGNS, YOLO, conv
+from tests.backends.cuda.test_floats import CLASSIFIER, NET, SIGNS, YOLO, conv
 
 Array = NDArray[Any]
 
@@ -110,6 +110,21 @@ def test_a_run_that_leaves_the_range_is_refused(host: HostDevice, plan_of: Any, 
                 call()
             np.testing.assert_array_equal(program.forward(given)[0], expected)
             assert program.detect(given, threshold=0.0)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_softmax_writes_what_is_returned_and_refuses_it(
+    host: HostDevice, cpu: Any, plan_of: Any, rows: int
+) -> None:
+    plan = plan_of(CLASSIFIER)
+    program = host.compile(plan, batch=2, precision="float16")
+    given = images(plan, rows)
+    expected = cpu.compile(plan, batch=2).forward(given)[0]
+    for _ in range(3):  # by op, recorded, replayed
+        np.testing.assert_allclose(program.forward(given)[0], expected, atol=1e-3)
+        with pytest.raises(EngineError, match=r"net.cfg: layer \d \[conv.*\]: activations reach"):
+            program.forward(given * np.float32(1e6))
+    assert not {"leave", "leave_tiles"} & set(host.context.launched)
 
 
 def test_a_run_ahead_of_its_answer_is_refused_and_no_other(host: HostDevice, plan_of: Any) -> None:

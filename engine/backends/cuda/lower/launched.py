@@ -71,7 +71,8 @@ def kernels_of(lowered: Lowered) -> Mapping[str, Launched]:
     border.read_images(gpu, lowered.plan.source, _ADDRESS)
     border.read_pictures(gpu, lowered.plan.source, _ADDRESS)
     for tensor in lowered.plan.outputs:
-        border.write_output(gpu, tensor, _ADDRESS)
+        if tensor not in lowered.layout.returned:
+            border.write_output(gpu, tensor, _ADDRESS)
     for each in lowered.launches:
         with suppress(DeviceError):  # the driver may refuse to describe an array that is not there
             each.enqueue(gpu.of(each.op))

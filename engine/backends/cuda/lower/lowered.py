@@ -93,6 +93,7 @@ class Layout:
     slices: Mapping[Tensor, Place] = field(default_factory=dict)
     states: tuple[tuple[int, int], ...] = ()  # (offset, bytes) of tensors that outlive a run
     padded: tuple[tuple[int, int], ...] = ()  # the same of padded tensors
+    returned: frozenset[Tensor] = frozenset()  # outputs that are written where the host reads them
     size: int = 0
     workspace: int = 0  # bytes of the block of scratch memory
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from engine.backends.cuda.conv.tensor_cores import whole_eights
 from engine.backends.cuda.lower.lowered import Layout, Lowered
 from engine.backends.cuda.ops.gpu import Place, Target, align
-from engine.backends.cuda.ops.target import COLOUR_PITCH, COLOURS
+from engine.backends.cuda.ops.target import COLOUR_PITCH, COLOURS, VALUE_BYTES
 from engine.errors import InputError
 from engine.passes.packing import Lifetime, pack
 from engine.plan.build import Plan
-from engine.plan.ops import Conv2d, Tensor
+from engine.plan.ops import Conv2d, Softmax, Tensor
 
 MOST_VALUES = 2**31 - 2**22  # kernels count in int, and may count one grid's stride too far
 _BYTES = 16
@@ -89,8 +89,29 @@ def lay_out_memory(lowered: Lowered) -> Lowered:
     size = max(offset + life.size for offset, life in zip(offsets, lives.values(), strict=True))
     needs = [each.workspace(target) for each in lowered.launches]
     workspace = align(max(needs, default=0))
-    layout = Layout(slices, tuple(states), tuple(padded), size, workspace)
+    layout = Layout(
+        slices,
+        states=tuple(states),
+        padded=tuple(padded),
+        returned=_returned(lowered),
+        size=size,
+        workspace=workspace,
+    )
     return replace(lowered, layout=layout)
+
+
+def _returned(lowered: Lowered) -> frozenset[Tensor]:
+    """Find the probabilities of a classifier: floats in the host's layout, checked when written."""
+    plan, target = lowered.plan, lowered.target
+    return frozenset(
+        op.out
+        for op in plan.ops
+        if isinstance(op, Softmax)
+        and plan.outputs == (op.out,)
+        and op.out not in plan.views
+        and op.out.shape.area == 1
+        and target.bytes_of(op.out) == VALUE_BYTES["float32"]
+    )
 
 
 def _lifetimes(lowered: Lowered) -> dict[Tensor, Lifetime]:

@@ -44,6 +44,7 @@ def softmax(gpu: Gpu, op: ops.Softmax) -> None:
         runs=runs_in_row,
         area=op.src.shape.area,
         out_area=op.out.shape.area,
+        flag=gpu.flag,
     )
     blocks = min(gpu.rows(op.out) * runs_in_row, MOST_GRID)
     warps = min(-(-max(op.runs) // (_WARP * _HELD)), _MOST_WARPS)

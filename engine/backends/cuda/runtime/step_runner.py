@@ -12,7 +12,7 @@ from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.lower.lowered import Lowered, Step
 from engine.backends.cuda.lower.weights import Weights
 from engine.backends.cuda.ops import border
-from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.gpu import Gpu, Place
 from engine.backends.cuda.runtime import overflow
 from engine.backends.cuda.runtime.detection_buffer import BEFORE_SCORES, FLAG, WORD
 from engine.backends.cuda.runtime.device_memory import DeviceMemory
@@ -38,13 +38,18 @@ class StepRunner:
         self._can_overflow = overflow.is_possible(lowered.plan, lowered.target)
         self._on_side_stream = {step.op.out for step in self.steps if step.is_on_side_stream}
         self._next_weights = next_weights(self.steps, weights, memory.weights)
-        self.gpu = lowered.on(
+        self._returned = lowered.layout.returned
+        gpu = lowered.on(
             context,
             activations=memory.activations,
             workspace=memory.workspace,
             arrays={key: memory.weights + offset for key, offset in weights.offsets.items()},
             decoding=_decoding(memory),
         )
+        returned = {
+            tensor: Place(memory.outputs, tensor.shape.channels) for tensor in self._returned
+        }
+        self.gpu = replace(gpu, places={**gpu.places, **returned})
         calls = context.driver_api
         self._forked, self._joined = calls.event(), calls.event()
 
@@ -134,7 +139,8 @@ class StepRunner:
     def _write_outputs(self, gpu: Gpu, side: Gpu) -> None:
         end = self._memory.outputs
         for tensor in self._plan.outputs:
-            border.write_output(side if tensor in self._on_side_stream else gpu, tensor, end)
+            if tensor not in self._returned:
+                border.write_output(side if tensor in self._on_side_stream else gpu, tensor, end)
             end += gpu.rows(tensor) * tensor.shape.size * WORD
 
     def _suppress(self, gpu: Gpu) -> None:

@@ -1,4 +1,4 @@
-// softmax: exp(x / t - max / t) / sum over runs of consecutive values.
+// softmax: exp(x / t - max / t) / sum over runs of consecutive values. Sets `flag` if results are not finite.
 //
 //   starts, lengths  the runs of one row, in (channel, y, x) order
 //
@@ -38,7 +38,7 @@ DEVICE int offset_in_row(int flat, int area, int pitch)
 // `src` is not __restrict__: with it the compiler might move reads of the input before the wait.
 extern "C" __global__ void softmax(const real* src, real* out, const int* __restrict__ starts,
     const int* __restrict__ lengths, int rows, int runs, int area, int out_area, int src_pitch, int out_pitch,
-    float temperature)
+    float temperature, unsigned* flag)
 {
     __shared__ float tops[32];
     __shared__ float sums[32];
@@ -84,6 +84,7 @@ extern "C" __global__ void softmax(const real* src, real* out, const int* __rest
         // The next run's maxima are written after this barrier, and its sums after the barrier of its
         // maxima.
         sum = block_reduce(sum, sums, 0.f, [](float a, float b) { return a + b; });
+        flag_non_finite(flag, sum / sum);
         UNROLL(i, SOFTMAX_HELD) {
             if (i * stride >= count) break;
             const int at = thread + i * stride;

@@ -27,7 +27,8 @@ _ROW_PIXELS = 2  # from one row of the wgmma operand to the next
 _WINDOWS = 64  # rows of the operand
 _STEP_PIXELS = 4  # pixels of a line that one wgmma multiplies
 _MOST_STEPS = 2
-_LINES = (2, 4, 8)  # lines of windows per block
+_LINES = (8, 4, 2)  # lines of windows per block
+_OCCUPIED = 0.75  # of the multiprocessors
 _GROUPS = 2  # warpgroups
 _GATHERED = 32  # columns that adjacent lanes store together
 _MOST_COLUMNS = 128
@@ -107,11 +108,11 @@ class RgbStem(Algorithm):
         return None
 
     def tile(self, target: Target, op: ops.Conv2d) -> RgbStemTile:
-        """Return the tile with the fewest lines whose blocks all run at once, or the largest."""
+        """Return the largest tile whose blocks occupy most of the card, or else the smallest."""
         kind, _ = kernel_args.kinds(op)
         tile = RgbStemTile(
             filters=op.weight.shape[0],
-            lines=_LINES[-1],
+            lines=_LINES[0],
             taps=op.kernel,
             stride=op.stride,
             parts=tensor_cores.parts(tensor_cores.mode_of(target, op)),
@@ -120,10 +121,10 @@ class RgbStem(Algorithm):
             out_bytes=target.bytes_of(op.out),
         )
         for lines in _LINES:
-            smaller = replace(tile, lines=lines)
-            across, down = _blocks_of_row(smaller, op)
-            if target.rows(op.out) * across * down <= target.multiprocessors * smaller.blocks:
-                return smaller
+            tile = replace(tile, lines=lines)
+            across, down = _blocks_of_row(tile, op)
+            if target.rows(op.out) * across * down >= _OCCUPIED * target.multiprocessors:
+                break
         return tile
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:

@@ -84,15 +84,16 @@ extern "C" __global__ void softmax(const real* src, real* out, const int* __rest
         // The next run's maxima are written after this barrier, and its sums after the barrier of its
         // maxima.
         sum = block_reduce(sum, sums, 0.f, [](float a, float b) { return a + b; });
-        flag_non_finite(flag, sum / sum);
+        const float share = 1.f / sum;
+        flag_non_finite(flag, sum * share);
         UNROLL(i, SOFTMAX_HELD) {
             if (i * stride >= count) break;
             const int at = thread + i * stride;
-            if (at < count) store_result(at, held[i] / sum);
+            if (at < count) store_result(at, held[i] * share);
         }
 #pragma unroll 1
         for (int i = thread + SOFTMAX_HELD * stride; i < count; i += stride) {
-            store_result(i, power(value(i)) / sum);
+            store_result(i, power(value(i)) * share);
         }
     }
 }

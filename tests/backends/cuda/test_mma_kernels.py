@@ -114,7 +114,8 @@ class Problem:
             tiles = sliding_window_view(values, op.pool.size, axis=(2, 3))
             values = tiles[:, :, ::2, ::2].max(axis=(4, 5))
         if op.residual:
-            values = values + self.inputs[op.residual]
+            more = self.inputs[op.residual].reshape(len(values), -1)  # added in flat order
+            values = values + more[:, : values[0].size].reshape(values.shape)
         values = np.asarray(ACTIVATIONS[op.last_activation].numpy(values))
         if op.upsample:
             return values.repeat(op.upsample.stride, axis=2).repeat(op.upsample.stride, axis=3)

@@ -90,14 +90,18 @@ def hopper_tiles() -> list[Tile]:
     found.append(SplitKTile(128, 128, 64, 4, 2, 1, 0, 4, (KINDS["mish"], KINDS["relu6"]), False))
     linear = KINDS["linear"], KINDS["linear"]
     for is_whole in (False, True):
-        found.append(SplitKTile(64, 32, 64, 8, 1, 1, 0, 4, linear, is_whole, True))
+        found.append(SplitKTile(64, 32, 64, 8, 1, 1, 0, 4, linear, is_whole, 1))
+    for out_bytes in (2, 4):  # residuals of quarters
+        sizes = (64, 32, 64, 8, 1, 1, 0, out_bytes, LEAKY, True, 2)
+        found += [SplitKTile(*sizes), SplitKTile(*sizes, split=2)]
+        found.append(PingPongTile(128, *sizes[1:], teams=2))
     for out_bytes, (rows, columns, stages, teams, consumers, blocks) in (
         (4, (128, 128, 6, 2, 1, 1)),
         (2, (128, 64, 8, 2, 1, 1)),
     ):
         sizes = (rows, columns, 64, stages, consumers, blocks, 0, out_bytes)
         found.append(PingPongTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
-    found.append(PingPongTile(128, 64, 64, 8, 1, 1, 0, 4, linear, True, True, teams=2))
+    found.append(PingPongTile(128, 64, 64, 8, 1, 1, 0, 4, linear, True, 1, teams=2))
     found.append(SplitKTile(64, 32, 64, 8, 1, 1, 0, 2, LEAKY, True, upsample=2))
     for out_bytes, pixels, (filters, teams, consumers, blocks) in (
         (2, 168, (128, 2, 1, 1)),

@@ -65,6 +65,8 @@ PLANS = {
     "residual": (plan_of(64, 40, 64, 3, has_residual=True), 16),
     "activation behind it": (plan_of(64, 40, 64, 3, has_residual=True, last="mish"), 16),
     "few filters left": (plan_of(64, 52, 90, 3), 4),
+    "a residual of quarters": (plan_of(64, 40, 128, 3, has_residual=True, stride=2), 16),
+    "quarters of one picture": (plan_of(512, 32, 512, 1, has_residual=True, stride=2), 1),
     "short slices": (plan_of(32, 64, 64, 3), 4),
     "patches": (plan_of(32, 104, 32, 3), 8),
     "patches with a residual": (plan_of(64, 104, 64, 3, has_residual=True), 8),

@@ -51,7 +51,7 @@ def signature(target: Target, op: ops.Conv2d) -> str:
     source = "x".join(map(str, op.src.shape.sides))
     weight = "x".join(map(str, op.weight.shape))
     window = ",".join(map(str, (*op.stride, *op.padding, *op.dilation, op.groups)))
-    extras = f"{int(op.signed)}{int(op.bias is not None)}{int(op.residual is not None)}"
+    extras = f"{int(op.signed)}{int(op.bias is not None)}{kernel_args.residual_mode(op)}"
     extras += "".join(str(target.bytes_of(each)) for each in (op.src, op.out))
     kinds = f"{op.activation},{op.last_activation}"
     kinds += ",pool" if op.pool else ",yolo" if op.yolo else ",upsample" if op.upsample else ""

@@ -52,6 +52,14 @@ class KeepingConv2d(ops.Conv2d):
         return _plain(self)
 
 
+def adds_quarters(op: ops.Conv2d) -> bool:
+    """Whether the residual has four times the area, where a residual network halves its maps.
+
+    It is added in flat order: a channel of it becomes four channels of the result.
+    """
+    return op.residual is not None and op.residual.shape.area != op.out.shape.area
+
+
 def _plain(op: ops.Conv2d, **changes: ops.Tensor) -> ops.Conv2d:
     same = {each.name: getattr(op, each.name) for each in fields(ops.Conv2d)}
     return ops.Conv2d(**{**same, **changes})
@@ -69,6 +77,7 @@ class Algorithm(ABC):
     yolo = False  # the output of a [yolo] layer
     upsample = False
     scale = False  # the multiplication by a factor per channel: ScaledConv2d
+    quarters = False  # the addition of a map with four times the area: adds_quarters()
 
     # Which tensors of a float16 program may be float32, and whether weights keep all their bits.
     reads_float = False
@@ -101,6 +110,7 @@ class Algorithm(ABC):
             (self.scale or not isinstance(op, ScaledConv2d))
             and (self.yolo or op.yolo is None)
             and (self.upsample or op.upsample is None)
+            and (self.quarters or not adds_quarters(op))
             and (op.pool is None or (self.pool and op.pools_quads))
             and (self.keep or not isinstance(op, KeepingConv2d))
             and (self.int8 or op.src not in target.scales)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from engine.arrays import Array
+from engine.backends.cuda.conv.algorithm import adds_quarters
 from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.kernels import sources
 from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu
@@ -128,6 +129,11 @@ def pool_area(op: ops.Conv2d) -> int:
 def yolo_mode(op: ops.Conv2d) -> int:
     """Return YOLO of the kernels: 0 without a fused [yolo], 2 where it leaves values raw."""
     return 0 if op.yolo is None else 2 if op.yolo.raw else 1
+
+
+def residual_mode(op: ops.Conv2d) -> int:
+    """Return RESIDUAL of the kernels: 0 without one, 2 if it has four times the area."""
+    return 0 if op.residual is None else 2 if adds_quarters(op) else 1
 
 
 def kinds(op: ops.Conv2d) -> tuple[int, int]:

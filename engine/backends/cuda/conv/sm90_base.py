@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.backends.cuda.conv import kernel_args, tensor_cores
-from engine.backends.cuda.conv.algorithm import Algorithm, KeepingConv2d
+from engine.backends.cuda.conv.algorithm import Algorithm, KeepingConv2d, adds_quarters
 from engine.backends.cuda.conv.kernel_args import Divisor, KernelArgs, struct
 from engine.backends.cuda.conv.tensor_cores import EIGHT, HOPPER, SIXTEEN, factors, whole_eights
 from engine.backends.cuda.driver import launch
@@ -62,7 +62,7 @@ class Sm90Tile(Tile):
     kinds: Annotated[tuple[int, int], "KIND", "LAST"]  # activations before and after the residual
     # Filters are padded to eights that are aligned to 16 bytes.
     is_whole: Annotated[bool, "WHOLE"]
-    has_residual: Annotated[bool, "RESIDUAL"] = False
+    residual: Annotated[int, "RESIDUAL"] = 0  # kernel_args.residual_mode
     yolo: Annotated[int, "YOLO"] = 0  # kernel_args.yolo_mode
     pool_area: Annotated[int, "CELLS"] = 1
     is_kept: Annotated[bool, "KEPT"] = False  # whether what is pooled is stored as well
@@ -132,7 +132,8 @@ def can_run(target: Target, op: ops.Conv2d) -> bool:
     if op.src in target.misaligned or op.src.shape.channels * target.bytes_of(op.src) % 16:
         return False
     has_bytes = {op.src, op.out} & target.scales.keys()
-    if (has_bytes or kept_by(op)) and not epilogue_params(target, op)["is_whole"]:
+    needs_eights = has_bytes or kept_by(op) or adds_quarters(op)
+    if needs_eights and not epilogue_params(target, op)["is_whole"]:
         return False
     if has_bytes and kept_by(op):
         return False
@@ -176,7 +177,7 @@ def epilogue_params(target: Target, op: ops.Conv2d) -> dict[str, Any]:
         "out_bytes": target.bytes_of(op.out),
         "kinds": kernel_args.kinds(op),
         "is_whole": is_aligned and filters % together == 0,
-        "has_residual": op.residual is not None,
+        "residual": kernel_args.residual_mode(op),
         "yolo": yolo,
         "pool_area": kernel_args.pool_area(op),
         "is_kept": kept_by(op) is not None,

@@ -73,7 +73,7 @@ def _tiles(tile: PingPongTile, op: ops.Conv2d, rows: int) -> int:
 @dataclass(frozen=True)
 class PingPong(PersistentGemm):
     family = "sm90_pingpong"
-    yolo = int8 = True
+    yolo = quarters = int8 = True
 
     rows: int
     columns: int

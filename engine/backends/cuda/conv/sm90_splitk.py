@@ -138,7 +138,7 @@ class SplitK(sm90_base.Sm90Algorithm):
     """One tile shape, with the sum over k shared by a cluster of `split` blocks."""
 
     family = "sm90_splitk"
-    pool = keep = yolo = upsample = int8 = True
+    pool = keep = yolo = upsample = quarters = int8 = True
     priority = 9
 
     rows: int

@@ -1,7 +1,7 @@
 """A convolution whose neighbours are fused into it, run as one kernel for each.
 
-For algorithms that only convolve: the product with a factor, or what a pool, [yolo] or an
-upsampling reads, goes through the workspace.
+For algorithms that only convolve: the product with a factor, or what a pool, [yolo], an upsampling
+or the addition of a larger map reads, goes through the workspace.
 """
 
 from __future__ import annotations
@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.backends.cuda.conv import kernel_args
-from engine.backends.cuda.conv.algorithm import Algorithm, KeepingConv2d, ScaledConv2d
+from engine.backends.cuda.conv.algorithm import (
+    Algorithm,
+    KeepingConv2d,
+    ScaledConv2d,
+    adds_quarters,
+)
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.elementwise import multiply
 from engine.backends.cuda.ops.gpu import RUNNERS, Arrays, Gpu, Target, align
@@ -103,7 +108,8 @@ def _split(op: ops.Conv2d) -> tuple[ops.Conv2d, tuple[ops.TailOp, ...]]:
 
 
 def _can_finish(op: ops.Conv2d) -> bool:
-    return op.pool is None and op.yolo is None and op.upsample is None
+    others = op.pool, op.yolo, op.upsample
+    return others == (None, None, None) and not adds_quarters(op)
 
 
 def _bytes_between(target: Target, op: ops.Conv2d) -> int:

@@ -141,6 +141,28 @@ def _adds_quarters(target: Target, add: Add, convert: Convert) -> bool:
     )
 
 
+def fold_quarters(lowered: Lowered) -> Lowered:
+    """Conv2d, Add of a map with four times the area -> Conv2d with that map as its residual."""
+    target = lowered.target
+
+    def join(before: Op, op: Op) -> Conv2d | None:
+        if type(before) is not Conv2d or not isinstance(op, Add) or op.weights is not None:
+            return None
+        sums, *others = op.sources
+        if sums != before.out or len(others) != 1 or sums.shape != op.out.shape:
+            return None
+        (more,) = others
+        is_larger = more.shape.area == 4 * sums.shape.area
+        has_all = 4 * more.shape.channels >= sums.shape.channels
+        are_alike = {target.bytes_of(each) for each in (sums, more, op.out)} in ({2}, {4})
+        if not (before.is_bare and is_larger and has_all and are_alike):
+            return None
+        made = before.then(op)
+        return made if _is_fusible(target, made) else None
+
+    return replace(lowered, plan=join_neighbours(lowered.plan, join))
+
+
 def fuse_chains(lowered: Lowered) -> Lowered:
     """Conv2d, Conv2d -> Chain, unless one algorithm is forced on every convolution."""
     target = lowered.target

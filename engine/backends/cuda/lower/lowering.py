@@ -85,6 +85,7 @@ FUSION: tuple[Pass, ...] = (
     fusion.fold_rounding,
     fusion.fold_conversions,
     fusion.fold_pools,
+    fusion.fold_quarters,
     fusion.fuse_chains,
 )
 PLACEMENT: tuple[Pass, ...] = (

@@ -148,9 +148,9 @@ template <int BYTES> DEVICE void store_kept(const KernelArgs& p, int m, int cell
 }
 
 // Issues the load of eight neighbouring residuals, unless code that stores single values loads them.
-DEVICE void issue_residual_load(Eight& residual, const result* from, bool exists)
+DEVICE void issue_residual_load(Eight& residual, const KernelArgs& p, int m, int n)
 {
-    if (WHOLE && RESIDUAL) load_words(residual.word, from, exists);
+    if (WHOLE && RESIDUAL) issue_residual_load(residual.word, p, m, n, m >= 0 && n < p.filters);
 }
 
 // Adds the partial sums of the columns that this block owns and runs the epilogue, for one row of a column
@@ -169,16 +169,13 @@ template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, co
         const bool exists = row < BM / CELLS && group_of(item) < inbox.count && n_of(item) < p.filters;
         return exists ? pixel_of(row) : -1;
     };
-    auto residual_of = [&](int item) {
-        return p.residual + (size_t)pixel_at(item) * p.residual_pitch + n_of(item);
-    };
     Eight residual;
-    issue_residual_load(residual, residual_of(threadIdx.x), pixel_at(threadIdx.x) >= 0);
+    issue_residual_load(residual, p, pixel_at(threadIdx.x), n_of(threadIdx.x));
     wait_for_inbox(inbox);
 #pragma unroll 1
     for (int item = threadIdx.x; item >> shift < BM / CELLS; item += stride) {
         const Eight more = residual;
-        issue_residual_load(residual, residual_of(item + stride), pixel_at(item + stride) >= 0);
+        issue_residual_load(residual, p, pixel_at(item + stride), n_of(item + stride));
         const int m = pixel_at(item);
         if (m < 0) continue;
         const int n = n_of(item);
@@ -218,7 +215,7 @@ template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, co
             store_upsampled(p, m, n, vector);
         } else {
             const int count = min(p.filters - n, 8);
-            if (RESIDUAL) add_residual(x, residual_of(item), count);
+            if (RESIDUAL) add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
             store_results(x, p, m, n, count);
         }
     }

@@ -1,6 +1,8 @@
 // Epilogue of the sm90 convolutions: bias, residual, last activation, [yolo] values, upsampled stores.
 #pragma once
 #include "sm90_mainloop.cuh"
+#define ALIKE 1     // RESIDUAL of a residual like the result
+#define QUARTERS 2  // of a residual of quarters
 #ifndef REPEATED
 #define REPEATED 1
 #endif
@@ -68,7 +70,7 @@ DEVICE void prefetch_residual_row(const KernelArgs& p, int m, int n0, int filter
 // The same for `pixels` rows.
 DEVICE void prefetch_residual(const KernelArgs& p, int m0, int n0, int pixels, int filters, int thread)
 {
-    if constexpr (RESIDUAL && WHOLE) {
+    if constexpr (RESIDUAL == ALIKE && WHOLE) {
         if (!p.is_residual_far) return;
         for (int i = thread; i < pixels && m0 + i < p.pixels; i += 128 * CONSUMERS) {
             prefetch_residual_row(p, m0 + i, n0, filters);
@@ -92,6 +94,39 @@ template <int N> DEVICE void load_words(unsigned (&word)[N], const void* from, b
         auto& piece = reinterpret_cast<unsigned (&)[wide]>(word[i * wide]);
         issue_load(piece, static_cast<const unsigned*>(from) + i * wide, are_there);
     }
+}
+
+// Issues the loads of whole vectors of the residual of pixel m, from filter n on.
+//
+// A residual of quarters has four times the area, as where a residual network halves its maps. It is added
+// in flat (channel, y, x) order: four neighbouring filters are one of its channels, at four pixels that are a
+// quarter of the map apart. They are loaded as they lie; in_order() sorts them when they are there.
+template <int N>
+DEVICE void issue_residual_load(unsigned (&word)[N], const KernelArgs& p, int m, int n, bool exists)
+{
+    if constexpr (RESIDUAL != QUARTERS) {
+        load_words(word, p.residual + (size_t)m * p.residual_pitch + n, exists);
+        return;
+    }
+    const int area = p.out_h * p.out_w;
+    const int row = divide(divide(m, p.by_out_w), p.by_out_h);
+    const result* from = p.residual + (size_t)(m + row * 3 * area) * p.residual_pitch + n / 4;
+    UNROLL(i, N) {
+        const size_t quarter = (size_t)(i % 4) * area * p.residual_pitch;
+        issue_load(reinterpret_cast<unsigned (&)[1]>(word[i]), from + i / 4 * (4 / OUT_BYTES) + quarter, exists);
+    }
+}
+
+template <int BYTES> DEVICE Bits<BYTES> in_order(const Bits<BYTES>& loaded)
+{
+    Bits<BYTES> ordered = loaded;
+    if constexpr (RESIDUAL == QUARTERS && OUT_BYTES == 2) {  // a word has halves of two channels
+        UNROLL(i, BYTES / 4) {
+            ordered.word[i] =
+                __byte_perm(loaded.word[i % 2 * 2], loaded.word[i % 2 * 2 + 1], i < 2 ? 0x5410 : 0x7632);
+        }
+    }
+    return ordered;
 }
 
 template <int N> DEVICE void store_words(void* to, const unsigned (&word)[N])
@@ -160,8 +195,9 @@ template <int BYTES> DEVICE void activate_packed(Bits<BYTES>&) {}
 #endif
 
 // Adds the residual and applies the last activation.
-template <int BYTES> DEVICE void finish_vector(Bits<BYTES>& x, const Bits<BYTES>& residual, bool has_residual)
+template <int BYTES> DEVICE void finish_vector(Bits<BYTES>& x, const Bits<BYTES>& loaded, bool has_residual)
 {
+    const Bits<BYTES> residual = in_order(loaded);
     if constexpr (LAST_IS_PACKED) {
         if (has_residual) add_vectors(x, residual);
         activate_packed(x);

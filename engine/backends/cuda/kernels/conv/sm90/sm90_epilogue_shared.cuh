@@ -65,10 +65,9 @@ DEVICE void issue_residual_loads(
     ResidualVectors& residual, const KernelArgs& p, int first_row, int n0, int first)
 {
     const LaneWalk walk = lane_walk(p, first_row, n0);
-    const result* from = p.residual + (size_t)first_row * p.residual_pitch + n0;
     UNROLL(i, VECTORS_IN_FLIGHT) {
         const int index = first + i;
-        issue_load(residual[i].word, from + walk.row(index) * p.residual_pitch + walk.column(index),
+        issue_residual_load(residual[i].word, p, first_row + walk.row(index), n0 + walk.column(index),
             RESIDUAL && walk.exists(index));
     }
 }

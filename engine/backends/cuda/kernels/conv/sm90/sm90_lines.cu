@@ -40,8 +40,7 @@ template <typename PixelOf> DEVICE int owned_pixel(const Inbox& inbox, int colum
 template <typename PixelOf> DEVICE void issue_residual_load_of(
     Eight& residual, const Inbox& inbox, const KernelArgs& p, int n, int column, PixelOf pixel_of)
 {
-    const int m = owned_pixel(inbox, column, pixel_of);
-    issue_residual_load(residual, p.residual + (size_t)m * p.residual_pitch + n, m >= 0 && n < p.filters);
+    issue_residual_load(residual, p, owned_pixel(inbox, column, pixel_of), n);
 }
 
 // Adds up what all ranks have sent for the columns that this block owns, and finishes them. The residual

@@ -20,7 +20,7 @@
 // Compile-time constants: BM BN BK STAGES CONSUMERS BLOCKS (resident per SM), KIND and LAST
 // (activations), OUT_BYTES of a result
 //   SPLIT     blocks of a cluster, which share the sum
-//   RESIDUAL  whether there is one
+//   RESIDUAL  0 without one, or ALIKE or QUARTERS, see sm90_epilogue.cuh
 //   WHOLE     filters come in eights and begin on 16 bytes; code for the other cases is left out
 //   YOLO      output of a detection layer, see output_type.cuh
 //   REPEATED  upsampling of the result, with WHOLE only

@@ -36,7 +36,11 @@ template <int ROW_HALVES, typename PixelOf> DEVICE void finish_rows(const float 
         UNROLL(j, BN / QUAD_COLUMNS) {
             const int n = first + j * QUAD_COLUMNS;
             if (WHOLE && RESIDUAL && is_row && n < p.filters) {
-                residual[j] = load_vector(residual_from + n);
+                if constexpr (RESIDUAL == QUARTERS) {
+                    issue_residual_load(residual[j].word, p, m, n, true);
+                } else {
+                    residual[j] = load_vector(residual_from + n);
+                }
             }
         }
         UNROLL(j, BN / QUAD_COLUMNS) {

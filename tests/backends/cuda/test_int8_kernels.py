@@ -11,12 +11,14 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from engine.backends.cuda.conv import ALGORITHMS, implicit_gemm
+from engine.backends.cuda.conv.algorithm import KeepingConv2d
 from engine.backends.cuda.conv.sm90_splitk import SplitK
 from engine.backends.cuda.conv.tensor_cores import HOPPER
 from engine.backends.cuda.ops.target import Target
 from engine.plan import int8
 from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Conv2d, Tensor
+from engine.plan.ops import Conv2d, MaxPool, Tensor
+from engine.plan.shapes import Shape, Window
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run
 from tests.backends.cuda.test_mma_kernels import Problem as HalvesProblem
@@ -174,6 +176,21 @@ def test_every_column_of_a_tile_has_a_bias(is_pooled: bool) -> None:
 def test_results_of_an_upsampled_map_are_repeated(split: int) -> None:
     op = convolution((1040, 5, 7), 48, (1, 1), padding=(0, 0, 0, 0), upsample=2)
     check(f"sm90_splitk_64x64x8x1_split{split}", op, margin=16)
+
+
+@pytest.mark.parametrize("split", [1, 2])
+def test_a_map_of_bytes_is_stored_besides_its_pool(split: int) -> None:
+    plain = convolution((272, 8, 10), 80, activation="leaky")
+    pool = MaxPool(Tensor(3, Shape(80, 4, 5)), plain.out, Window((2, 2), (2, 2)))
+    op, problem = KeepingConv2d.of(plain, pool), Problem(plain, 2)
+    problem.scales[op.out] = problem.scales[plain.out]
+    target = problem.target(capability=HOPPER, multiprocessors=132)
+    name, kept = f"sm90_splitk_64x64x8x1_split{split}", dict[Tensor, Any]({plain.out: None})
+    assert ALGORITHMS[name].can_run(target, op)
+    got = run(ALGORITHMS[name], target, op, problem.constants, problem.inputs, kept=kept)
+    assert_right(problem, kept[plain.out], problem.values(), name)
+    cells = kept[plain.out].reshape(2, 80, 4, 2, 5, 2)
+    np.testing.assert_array_equal(got, cells.max(axis=(3, 5)))
 
 
 TURNS = [

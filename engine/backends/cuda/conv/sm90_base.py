@@ -131,11 +131,12 @@ def can_run(target: Target, op: ops.Conv2d) -> bool:
         return False
     if op.src in target.misaligned or op.src.shape.channels * target.bytes_of(op.src) % 16:
         return False
-    has_bytes = {op.src, op.out} & target.scales.keys()
+    scales = target.scales
+    has_bytes = {op.src, op.out} & scales.keys()
     needs_eights = has_bytes or kept_by(op) or adds_quarters(op)
     if needs_eights and not epilogue_params(target, op)["is_whole"]:
         return False
-    if has_bytes and kept_by(op):
+    if has_bytes and (kept := kept_by(op)) and scales.get(kept) != scales.get(op.out):
         return False
     reach = [(k - 1) * d for k, d in zip(op.kernel, op.dilation, strict=True)]
     return (

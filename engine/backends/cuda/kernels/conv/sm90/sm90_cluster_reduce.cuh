@@ -153,6 +153,13 @@ DEVICE void issue_residual_load(Eight& residual, const KernelArgs& p, int m, int
     if (WHOLE && RESIDUAL) issue_residual_load(residual.word, p, m, n, m >= 0 && n < p.filters);
 }
 
+// Scales sums of integers, and applies the first activation.
+DEVICE void finish_sums(float (&x)[8], const float* columns)
+{
+    if (MODE == 4) scale_sums(x, columns);
+    activate_all(KIND, x);
+}
+
 // Adds the partial sums of the columns that this block owns and runs the epilogue, for one row of a column
 // group after another; neighbouring threads take neighbouring column groups. Code that runs once is fetched
 // from the L2, so it is short instead of unrolled. `sums` is the inbox; pixel_of(row) is negative past the
@@ -199,14 +206,11 @@ template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, co
             }
             float y[8];
             UNROLL(c, 8) y[c] = sum[c];
-            if constexpr (KEPT) {
-                activate_all(KIND, y);
-                store_kept(p, m, cell, n, pack_vector(y));
-            }
+            if (KEPT) finish_sums(y, columns);
             UNROLL(c, 8) x[c] = cell ? fmaxf(x[c], y[c]) : y[c];
+            if constexpr (KEPT) store_kept(p, m, cell, n, finished_vector(y, more, p));
         }
-        if (MODE == 4) scale_sums(x, columns);
-        if (!KEPT) activate_all(KIND, x);
+        if (!KEPT) finish_sums(x, columns);
         if constexpr (WHOLE) {
             Eight vector = finished_vector(x, more, p);
 #if YOLO

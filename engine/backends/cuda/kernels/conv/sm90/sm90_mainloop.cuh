@@ -113,6 +113,13 @@ template <int N, int M> DEVICE void clear(Sum (&sum)[N][M])
     UNROLL(i, N * M) sum[i / M][i % M] = 0;
 }
 
+// Keeps the compiler from reading sums, for a conversion of integers say, before the wait for them: it would
+// let each product wait for the one before.
+template <int N, int M> DEVICE void keep_after(Sum (&sum)[N][M])
+{
+    UNROLL(i, N * M) sum[i / M][i % M] = opaque(sum[i / M][i % M]);
+}
+
 #if MODE != 2
 // One slice: sum += 64 rows of input at `a` times BN rows of weights at `b`.
 DEVICE void wgmma_slice(Sum (&sum)[BN / 2], unsigned a, unsigned b)

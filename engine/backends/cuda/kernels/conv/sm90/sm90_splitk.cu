@@ -166,6 +166,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             }
         }
         wgmma_wait<0>();
+        keep_after(sum);
         stage_biases(bias, own, threadIdx.x);
         unsigned char* buffer = memory + (base - shared_address(memory));
         named_barrier(1, 128 * CONSUMERS);  // the ring has been read; its memory takes the sums or the rows

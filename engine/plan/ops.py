@@ -568,9 +568,9 @@ class YoloOutput(Op):
     raw: bool = False
 
     @property
-    def numbers(self) -> tuple[int, int, int, float]:
-        """Values of an anchor, those of its box, whether they are raw, and the scale of x, y."""
-        return self.box + 1 + self.classes, self.box, int(self.raw), float(self.scale_x_y)
+    def entries(self) -> int:
+        """The values of an anchor."""
+        return self.box + 1 + self.classes
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from engine.backends.cuda.conv.sm90_swapped import SwappedTile
 from engine.backends.cuda.driver import compiler, tiles
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.lower.lowered import Step
-from engine.backends.cuda.ops.gpu import KINDS
+from engine.backends.cuda.ops.arguments import KINDS
 from engine.backends.cuda.ops.target import Target
 from tests import needs
 from tests.backends.cuda.host import DEFINES

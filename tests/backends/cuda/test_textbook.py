@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from engine.backends.cuda.ops.gpu import KINDS
+from engine.backends.cuda.ops.arguments import KINDS
 from tests.backends.cuda.host import HostKernels, build, needs_gxx
 
 Array = NDArray[Any]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.ops.gpu import MOST_GRID, Arrays, Gpu, PartialSums, Target
 from engine.backends.cuda.ops.pooling import squeeze_of
@@ -73,7 +72,7 @@ class Depthwise(Algorithm):
         runs = gpu.rows(op.out) * out.height * -(-out.width // _RUN)
         items = runs * out.channels // (gpu.target.pack if packs else 1)
         kernel = "depthwise_packed" if packs else "depthwise"
-        kernel_args.launch(gpu, kernel, op, items, channels=out.channels)
+        gpu.launch_op(kernel, op, items)
 
 
 def _is_fixed(op: ops.Conv2d) -> bool:
@@ -109,20 +108,17 @@ def _enqueue_fixed(gpu: Gpu, op: ops.Conv2d) -> None:
         groups, parts = rows, sums.parts
     else:
         groups, parts = 1, min(rows * launch.turns, _most_parts(target, launch.chunks))
-    own = {
-        "channels": op.out.shape.channels,
-        "lines": rows * op.out.shape.height // groups,
-        "wide_bits": launch.wide.bit_length() - 1,
-        "groups": groups,
-        "parts": parts,
-        "squeezed": gpu.workspace if sums else 0,
-        **squeeze_of(gpu, sums.gate if sums else None),
-    }
     gpu.launch_grid(
         launch.kernel,
         (launch.chunks, min(parts, MOST_GRID), min(groups, MOST_GRID)),
         launch.threads,
-        **kernel_args.arguments(launch.kernel, gpu, op, **own),
+        gpu.arguments(op),
+        lines=rows * op.out.shape.height // groups,
+        wide_bits=launch.wide.bit_length() - 1,
+        groups=groups,
+        parts=parts,
+        squeezed=gpu.workspace if sums else 0,
+        **squeeze_of(gpu, sums.gate if sums else None),
     )
 
 

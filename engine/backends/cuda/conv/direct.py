@@ -32,7 +32,7 @@ class Direct(_PlainLoops):
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         floats = gpu.target.floats
         kind = "_from_floats" if op.src in floats else "_to_floats" if op.out in floats else ""
-        kernel_args.launch(gpu, f"direct{kind}", op)
+        gpu.launch_op(f"direct{kind}", op)
 
 
 _CHANNELS, _FILTERS = 4, 8  # TILED_CHANNELS, TILED_FILTERS of the kernel
@@ -55,11 +55,10 @@ class Tiled(_PlainLoops):
         )
         blocks = tiles * op.groups * -(-kernel_args.filters_of_group(op) // _FILTERS)
         gpu.launch_grid(
-            "tiled",
-            (min(blocks, _MOST_BLOCKS), 1, 1),
-            height * width,
+            *("tiled", (min(blocks, _MOST_BLOCKS), 1, 1), height * width, gpu.arguments(op)),
             shared=_shared_bytes(op),
-            **kernel_args.arguments("tiled", gpu, op, tile_h=height, tile_w=width),
+            tile_h=height,
+            tile_w=width,
         )
 
 

@@ -160,7 +160,7 @@ class FewChannels(Algorithm):
         is_wide = gpu[op.src] % _PIECE_BYTES == 0 and gpu.pitch(op.src) % tile.piece == 0
         tile = replace(tile, is_wide=is_wide)
         arguments = Args.of(
-            kernel_args.known(gpu, op),
+            gpu.arguments(op),
             output=kernel_args.output(gpu, op, filters=op.out.shape.channels),
             lines=blocks_n * self.columns,
             by_out_h=Divisor.by(op.out.shape.height),

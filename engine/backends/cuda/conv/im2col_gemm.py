@@ -124,7 +124,7 @@ def _im2col(gpu: Gpu, op: ops.Conv2d, first: int, pixels: int) -> None:
         kernel, items = "im2col_windows", windows
     else:
         kernel, items = "im2col_elements", windows * taps
-    kernel_args.launch(gpu, kernel, op, items, col=gpu.workspace, first=first, pixels=pixels)
+    gpu.launch_op(kernel, op, items, col=gpu.workspace, first=first, pixels=pixels)
 
 
 _WARPS = 4  # DOT_WARPS of the kernel
@@ -143,8 +143,8 @@ class Dot(_Gemm):
         blocks = -(-gpu.values(op.out) // _WARPS)
         is_float = gpu.target.bytes_of(op.out) == 4
         kernel = "dot_packed" if gpu.packs(op.src) else "dot"
-        arguments = kernel_args.arguments(kernel, gpu, op, has_floats=int(is_float))
-        gpu.launch_grid(kernel, (blocks, 1, 1), 32 * _WARPS, **arguments)
+        grid, threads = (blocks, 1, 1), 32 * _WARPS
+        gpu.launch_grid(kernel, grid, threads, gpu.arguments(op), has_floats=int(is_float))
 
 
 ALGORITHMS = (Im2colGemm(), StridedBatched(), Pointwise(), Dot())

@@ -183,12 +183,12 @@ class ImplicitGemm(Algorithm):
         taps, next_channel = divmod(tile.depth, each.channels)
         next_y, next_x = divmod(taps, op.kernel[1])
         arguments = Args.of(
-            kernel_args.known(gpu, op),
+            gpu.arguments(op),
             output=kernel_args.output(gpu, op, filters=each.filters),
             parts=gpu.workspace,
             arrivals=gpu.array(op, "arrivals"),
             groups=each.count,
-            channels=each.channels,
+            group_channels=each.channels,
             filters=each.filters,
             steps=each.steps,
             next_y=next_y,
@@ -196,7 +196,6 @@ class ImplicitGemm(Algorithm):
             next_channel=next_channel,
             split=self.split,
             tiles_n=tiles_n,
-            area=op.src.shape.area,
         )
         tiles_m = -(-gpu.pixels(op.out) * tile.pool_area // tile.rows)
         tensor_cores.launch(gpu, tile, tiles_m * tiles_n * each.count * self.split, arguments)

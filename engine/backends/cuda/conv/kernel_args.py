@@ -1,4 +1,4 @@
-"""Arguments of the kernels of a convolution, by the names that parameters have in the C text."""
+"""The structs that kernels of convolutions take, and what the host computes for several of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from engine.arrays import Array
 from engine.backends.cuda.conv.algorithm import adds_quarters
 from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.kernels import sources
-from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu
-from engine.plan import int8, ops
+from engine.backends.cuda.ops.arguments import KINDS
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
+from engine.plan import ops
 
 
 class KernelArgs(ctypes.Structure):
@@ -59,59 +60,6 @@ def struct(file: str, name: str, **nested: type[KernelArgs]) -> type[KernelArgs]
     return type(name, (KernelArgs,), {"_fields_": fields})
 
 
-def known(gpu: Gpu, op: ops.Conv2d) -> dict[str, float]:
-    """Return the values of the names that mean the same in most kernels."""
-    (kind, last), (top, left, _, _) = kinds(op), op.padding
-    residual, residual_pitch = _place(gpu, op.residual)
-    factor, factor_pitch = _place(gpu, getattr(op, "factor", None))
-    entries, box, _, scale = op.yolo.numbers if op.yolo else (0, 0, 0, 0.0)
-    scales = gpu.target.scales
-    return {
-        **gpu.names_of(op.src, op.out),
-        "input": gpu[op.src],
-        "weight": gpu.array(op, "weight"),
-        "bias": gpu.array(op, "bias"),
-        "residual": residual,
-        "residual_pitch": residual_pitch,
-        "factor": factor,
-        "factor_pitch": factor_pitch,
-        "groups": op.groups,
-        "channels": op.weight.shape[1],
-        "filters": filters_of_group(op),
-        **dict(zip(("kernel_y", "kernel_x"), op.kernel, strict=True)),
-        **dict(zip(("taps_y", "taps_x"), op.kernel, strict=True)),
-        **dict(zip(("stride_y", "stride_x"), op.stride, strict=True)),
-        **dict(zip(("dilation_y", "dilation_x"), op.dilation, strict=True)),
-        "top": top,
-        "left": left,
-        "is_signed": int(op.signed),
-        "kind": kind,
-        "last": last,
-        "entries": entries,
-        "box": box,
-        "scale_x_y": scale,
-        "flag": gpu.flag if op.yolo else 0,
-        "residual_scale": scales.get(op.residual, 0.0) if op.residual else 0.0,
-        "out_factor": float(int8.inverse(scales[op.out])) if op.out in scales else 0.0,
-    }
-
-
-def _place(gpu: Gpu, tensor: ops.Tensor | None) -> tuple[int, int]:
-    return (gpu[tensor], gpu.pitch(tensor)) if tensor else (0, 0)
-
-
-def arguments(kernel: str, gpu: Gpu, op: ops.Conv2d, **own: Any) -> dict[str, Any]:
-    """Return the arguments of a kernel: the known ones, and `own` before them."""
-    values = known(gpu, op)
-    return {name: values[name] for name in compiler.parameters(kernel) if name in values} | own
-
-
-def launch(gpu: Gpu, kernel: str, op: ops.Conv2d, items: int | None = None, /, **own: Any) -> None:
-    """Enqueue a kernel over work items, by default the values of the output; see `arguments`."""
-    items = gpu.values(op.out) if items is None else items
-    gpu.launch(kernel, items, **arguments(kernel, gpu, op, **own))
-
-
 def depth(op: ops.Conv2d) -> int:
     """Return the values in a window: the channels of a group times the size of the kernel."""
     return op.weight.shape[1] * op.weight.shape[2] * op.weight.shape[3]
@@ -146,13 +94,11 @@ def finish(gpu: Gpu, op: ops.Conv2d) -> None:
     is_linear = op.activation == op.last_activation == "linear"
     if not gpu.array(op, "bias") and is_linear and op.residual is None:
         return
-    channels = op.out.shape.channels
-    sums = {"src": gpu[op.out], "src_pitch": gpu.pitch(op.out), "channels": channels}
     storing = gpu.storing(op.out)
     packs = storing.packs(*((op.out,) if op.residual is None else (op.out, op.residual)))
     kernel = "bias_activate_packed" if packs else "bias_activate"
     items = gpu.values(op.out) // (storing.target.pack if packs else 1)
-    launch(storing, kernel, op, items, **sums)
+    storing.launch(kernel, items, storing.arguments(op, op.out))
 
 
 CORNER_PADDING = 8  # floats, as in the header
@@ -166,7 +112,7 @@ def output(gpu: Gpu, op: ops.Conv2d, *, filters: int) -> KernelArgs:
     group_bytes = filters * gpu.target.bytes_of(op.out)
     fills_packs = filters == op.out.shape.channels or group_bytes % 16 == 0
     is_aligned = fills_packs and not {op.out, op.residual} & gpu.target.misaligned
-    return Output.of(known(gpu, op), pitch=gpu.pitch(op.out), is_aligned=int(is_aligned))
+    return Output.of(gpu.arguments(op), is_aligned=int(is_aligned))
 
 
 def biases(op: ops.Conv2d, constants: Arrays, *, groups: int, lines: int) -> Array:

@@ -266,7 +266,7 @@ def arguments(
         residual_bytes = values * gpu.target.bytes_of(residual)
     next_weights, next_bytes = gpu.next_weights
     return Args.of(
-        kernel_args.known(gpu, op),
+        gpu.arguments(op),
         kept=gpu[kept] if kept else 0,
         kept_pitch=gpu.pitch(kept) if kept else 0,
         stride_y=op.stride[0] * step,
@@ -288,5 +288,5 @@ def arguments(
         by_out_h=Divisor.by(grid.height),
         by_out_w=Divisor.by(grid.width),
         by_slices=Divisor.by(slices_of_tap),
-        by_taps_x=Divisor.by(op.kernel[1]),
+        by_kernel_x=Divisor.by(op.kernel[1]),
     )

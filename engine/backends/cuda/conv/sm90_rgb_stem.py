@@ -174,7 +174,7 @@ class RgbStem(Algorithm):
         blocks = gpu.rows(op.out) * across * down
         is_wide = gpu[op.src] % _PIECE_BYTES == 0 and gpu.pitch(op.src) % COLOUR_PITCH == 0
         arguments = Args.of(
-            kernel_args.known(gpu, op),
+            gpu.arguments(op),
             is_wide=int(is_wide),
             grid_h=grid.height,
             grid_w=grid.width,

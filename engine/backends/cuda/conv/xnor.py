@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
@@ -37,9 +36,9 @@ class Xnor(Algorithm):
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         words, pixels = _words(op), gpu.pixels(op.src)
         packed = {"out": gpu.workspace, "pixels": pixels, "words": words}
-        kernel_args.launch(gpu, "xnor_pack", op, pixels * words, **packed)
+        gpu.launch_op("xnor_pack", op, pixels * words, **packed)
         own = {"src": gpu.workspace, "scale": gpu.array(op, "scale"), "words": words}
-        kernel_args.launch(gpu, "xnor_dot", op, **own)
+        gpu.launch_op("xnor_dot", op, **own)
 
 
 def _words(op: ops.Conv2d) -> int:

@@ -28,14 +28,14 @@ def read_pictures(gpu: Gpu, out: Tensor, table: int) -> None:
 
 def write_output(gpu: Gpu, src: Tensor, out: int) -> None:
     """Enqueue copying a tensor to a pointer."""
-    storing, values, memory = gpu.storing(src), gpu.values(src), {"out": out, "flag": gpu.flag}
+    storing, values = gpu.storing(src), gpu.values(src)
     if src.shape.area < _TILE_PIXELS or values < _LEAST_TILED:
-        storing.launch_map("leave", src, src, **memory)
+        storing.launch_map("leave", src, src, out=out)
         return
     tiles = -(-gpu.pixels(src) // _TILE_PIXELS) * -(-src.shape.channels // _TILE_CHANNELS)
     grid = min(tiles, gpu.most_blocks), 1, 1
-    arguments = storing.arguments("leave_tiles", src, src, **memory)
-    storing.launch_grid("leave_tiles", grid, THREADS, **arguments)
+    known = storing.arguments(None, src, src)
+    storing.launch_grid("leave_tiles", grid, THREADS, known, out=out)
 
 
 def find_largest(gpu: Gpu, src: Tensor, out: int) -> None:

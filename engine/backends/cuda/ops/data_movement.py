@@ -30,18 +30,18 @@ def convert(gpu: Gpu, op: ops.Convert) -> None:
     before, after = (gpu.target.scales.get(each) for each in (op.src, op.out))
     if after is not None:
         inverse = float(int8.inverse(after))
-        gpu.storing(op.src).launch_packed("quantise", op, op.src, op.out, inverse=inverse)
+        gpu.storing(op.src).launch_packed("quantise", op, inverse=inverse)
     elif before is not None:
-        gpu.storing(op.out).launch_packed("dequantise", op, op.src, op.out, scale=before)
+        gpu.storing(op.out).launch_packed("dequantise", op, scale=before)
     else:  # in float32, to examine a program
-        gpu.launch_packed("copy_channels", op, op.src, op.out)
+        gpu.launch_packed("copy_channels", op)
 
 
 @runs(ops.Reorg)
 def reorg(gpu: Gpu, op: ops.Reorg) -> None:
     grid = dict(zip(("grid_c", "grid_h", "grid_w"), op.grid.sides, strict=True))
     items = gpu.rows(op.out) * op.grid.size
-    gpu.launch_op("reorg", op, items, is_reverse=int(op.reverse), **grid)
+    gpu.launch_op("reorg", op, items, **grid)
 
 
 # ---------------------------------------------------------------- time steps

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from engine.backends.cuda.driver.cublas import Product
-from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, Target, runs
+from engine.backends.cuda.ops.arguments import KINDS
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target, runs
 from engine.plan import ops
 
 
@@ -61,8 +62,7 @@ def _local_weights(target: Target, op: ops.LocalConv2d, constants: Arrays) -> Ar
 
 @runs(ops.LocalConv2d, prepare=_local_weights)
 def local_conv(gpu: Gpu, op: ops.LocalConv2d) -> None:
-    channels, filters = op.src.shape.channels, op.out.shape.channels
-    gpu.launch_op("local_conv", op, channels=channels, filters=filters)
+    gpu.launch_op("local_conv", op)
 
 
 def _deconv_weights(target: Target, op: ops.Deconv2d, constants: Arrays) -> Arrays:
@@ -73,5 +73,4 @@ def _deconv_weights(target: Target, op: ops.Deconv2d, constants: Arrays) -> Arra
 
 @runs(ops.Deconv2d, prepare=_deconv_weights)
 def deconv(gpu: Gpu, op: ops.Deconv2d) -> None:
-    channels, filters, size, _ = op.weight.shape
-    gpu.launch_op("deconv", op, channels=channels, filters=filters, size=size)
+    gpu.launch_op("deconv", op, size=op.weight.shape[2])

@@ -28,7 +28,7 @@ PACKS: dict[type[ops.Op], str] = {ops.Activate: "activate_values", ops.Upsample:
 def _run(gpu: Gpu, op: Any) -> None:
     kind = type(op)
     if kind in PACKS:
-        gpu.launch_packed(PACKS[kind], op, op.src, op.out)
+        gpu.launch_packed(PACKS[kind], op)
     elif kind in PIXELS:
         gpu.launch_op(PIXELS[kind], op, gpu.pixels(op.out))
     else:
@@ -49,12 +49,10 @@ def add(gpu: Gpu, op: ops.Add) -> None:
     weights = gpu.array(op, "weights")
     columns = 1 if op.weights is None else op.weights.shape[1]
     for index, source in enumerate(op.sources):
-        gpu.launch_map(
+        gpu.launch(
             "add_flat",
-            source,
-            op.out,
-            None,
-            op,
+            gpu.values(op.out),
+            gpu.arguments(op, source),
             weights=weights and weights + 4 * index * columns,
             weight_step=int(columns > 1),
             is_first=int(index == 0),
@@ -90,10 +88,9 @@ def _add_two(gpu: Gpu, op: ops.Add) -> bool:
 
 
 def _add_quarters(gpu: Gpu, kernel: str, op: ops.Add, **own: float) -> None:
-    a, b = op.sources
     packs = gpu.values(op.out) // gpu.target.pack
     operands = _operands(gpu, op) | own
-    gpu.launch_map(kernel, a, op.out, packs, op, b_channels=b.shape.channels, **operands)
+    gpu.launch_op(kernel, op, packs, b_channels=op.sources[1].shape.channels, **operands)
 
 
 def _operands(gpu: Gpu, op: ops.Add) -> dict[str, float]:
@@ -104,7 +101,7 @@ def _operands(gpu: Gpu, op: ops.Add) -> dict[str, float]:
 @runs(ops.Multiply)
 def multiply(gpu: Gpu, op: ops.Multiply) -> None:
     factor, pitch = op.factor.shape, gpu.pitch(op.factor)
-    packed = (op.src, op.out) if factor.channels == 1 else (op.src, op.factor, op.out)
+    packed = () if factor.channels == 1 else (op.src, op.factor, op.out)
     gpu.launch_packed(
         "multiply",
         op,

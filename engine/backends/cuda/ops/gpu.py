@@ -6,7 +6,7 @@ capture and a measurement.
 
     @runs(ops.MaxPool)
     def max_pool(gpu: Gpu, op: ops.MaxPool) -> None:
-        gpu.launch_packed("max_pool", op, op.src, op.out)
+        gpu.launch_packed("max_pool", op)
 
 Activations are NHWC. A tensor is a pointer and a pitch: the values from one pixel to the next. A
 tensor that lives inside a wider one has its root's pitch and a pointer moved by its first channel.
@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.arrays import Array
 from engine.backends.cuda.driver import compiler
+from engine.backends.cuda.ops.arguments import arguments_of
 from engine.backends.cuda.ops.target import Target as Target
-from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Gate, Head, Multiply, Op, Tensor, values_of
-from engine.plan.shapes import Window
+from engine.plan.ops import Gate, Head, Multiply, Op, Tensor
 
 if TYPE_CHECKING:
     from engine.backends.cuda.driver.cublas import Blas
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 THREADS = 256
 MOST_GRID = 65535  # blocks in the second and the third dimension of a grid
 ALIGNMENT = 256  # bytes: what the driver's own allocations have
-KINDS = {name: kind for kind, name in enumerate(ACTIVATIONS)}  # the `kind` of the C `activate`
+NOTHING: Mapping[str, Any] = {}
 
 
 def align(size: int) -> int:
@@ -173,103 +172,62 @@ class Gpu:
         """Return the values of all rows of `tensor` in this run."""
         return self.pixels(tensor) * tensor.shape.channels
 
-    def launch(self, kernel: str, items: int, /, **arguments: Any) -> None:
-        """Enqueue a grid-stride kernel over `items` work items, with arguments by name."""
-        blocks = max(1, min(-(-items // THREADS), self.most_blocks))
-        self.launch_grid(kernel, (blocks, 1, 1), THREADS, **arguments)
-
-    def fields_of(self, op: Op | Head) -> dict[str, Any]:
-        """Return what kernels know by the names of an op's fields."""
-        kind = KINDS.get(getattr(op, "activation", ""))
-        known: dict[str, Any] = {"kind": kind, **self.decoding.get(op, {})}
-        for name, value in values_of(op).items():
-            if isinstance(value, Tensor):
-                known |= {name: self[value], f"{name}_pitch": self.pitch(value)}
-            elif isinstance(value, Window):
-                known |= zip(("size_y", "size_x"), value.size, strict=True)
-                known |= zip(("stride_y", "stride_x"), value.stride, strict=True)
-                known |= zip(("top", "left"), value.padding[:2], strict=True)
-            elif isinstance(value, int | float):
-                known[name] = value
-            else:
-                known[name] = self.array(op, name)
-        return known
-
     def arguments(
-        self, kernel: str, src: Tensor, out: Tensor, op: Op | Head | None = None, /, **named: Any
+        self, op: Any, src: Tensor | None = None, out: Tensor | None = None
     ) -> dict[str, Any]:
-        """Return the arguments of a kernel that computes one tensor from another.
+        """Return what the names of parameters stand for; see arguments.py.
 
-        Parameters with the names below, or of a field of `op`, always mean the same, unless
-        `named` says otherwise.
+        The tensors are those of the op unless they are given; then it may be None.
         """
-        known = {**({} if op is None else self.fields_of(op)), **self.names_of(src, out)}
-        wanted = known.keys() & set(compiler.parameters(kernel))
-        return {name: known[name] for name in wanted} | named
+        written = out or (op.src if isinstance(op, Head) else op.out)
+        own = getattr(op, "src", written)
+        return arguments_of(self, op, src or own, written)
 
-    def names_of(self, src: Tensor, out: Tensor) -> dict[str, Any]:
-        """Return what the names that most kernels share stand for."""
-        return {
-            "src": self[src],
-            "src_pitch": self.pitch(src),
-            "pitch": self.pitch(src),
-            "src_channels": src.shape.channels,
-            "src_area": src.shape.area,
-            "height": src.shape.height,
-            "width": src.shape.width,
-            "out": self[out],
-            "out_pitch": self.pitch(out),
-            "channels": out.shape.channels,
-            "area": out.shape.area,
-            "out_h": out.shape.height,
-            "out_w": out.shape.width,
-            "rows": self.rows(out),
-            "pixels": self.pixels(out),
-        }
+    def launch_op(self, kernel: str, op: Any, items: int | None = None, /, **own: Any) -> None:
+        """Enqueue a kernel that computes an op, by default with a work item for each value."""
+        items = self.values(op.out) if items is None else items
+        self.launch(kernel, items, self.arguments(op), **own)
+
+    def launch_packed(self, kernel: str, op: Any, /, *tensors: Tensor, **own: Any) -> None:
+        """Enqueue a kernel that computes an op, in packs of 16 bytes where memory allows it.
+
+        `tensors` are those that it reads or writes in packs, by default the source and the output.
+        """
+        if self.packs(*(tensors or (op.src, op.out))):
+            self.launch_op(f"{kernel}_packed", op, self.values(op.out) // self.target.pack, **own)
+        else:
+            self.launch_op(kernel, op, **own)
 
     def launch_map(
-        self,
-        kernel: str,
-        src: Tensor,
-        out: Tensor,
-        items: int | None = None,
-        op: Op | Head | None = None,
-        /,
-        **named: Any,
+        self, kernel: str, src: Tensor, out: Tensor, items: int | None = None, /, **own: Any
     ) -> None:
-        """Enqueue a kernel that computes one tensor from another; see `arguments`.
-
-        A work item is a value of `out` unless `items` says otherwise.
-        """
+        """Enqueue a kernel that computes one tensor from another and reads no field of an op."""
         items = self.values(out) if items is None else items
-        self.launch(kernel, items, **self.arguments(kernel, src, out, op, **named))
+        self.launch(kernel, items, self.arguments(None, src, out), **own)
 
-    def launch_op(self, kernel: str, op: Any, items: int | None = None, /, **named: Any) -> None:
-        """Enqueue a kernel that computes the output of an op."""
-        self.launch_map(kernel, getattr(op, "src", op.out), op.out, items, op, **named)
-
-    def launch_packed(self, kernel: str, op: Op, /, *tensors: Tensor, **named: Any) -> None:
-        """Enqueue a kernel that computes the last tensor from the first.
-
-        If the memory of all of them allows it, its packed form computes 16 bytes at once.
-        """
-        src, out = tensors[0], tensors[-1]
-        items = self.values(out)
-        if self.packs(*tensors):
-            kernel, items = f"{kernel}_packed", items // self.target.pack
-        self.launch_map(kernel, src, out, items, op, **named)
+    def launch(
+        self, kernel: str, items: int, known: Mapping[str, Any] = NOTHING, /, **own: Any
+    ) -> None:
+        """Enqueue a grid-stride kernel over `items` work items."""
+        blocks = max(1, min(-(-items // THREADS), self.most_blocks))
+        self.launch_grid(kernel, (blocks, 1, 1), THREADS, known, **own)
 
     def launch_grid(
         self,
         kernel: str,
         grid: tuple[int, int, int],
         threads: int,
+        known: Mapping[str, Any] = NOTHING,
         /,
         shared: int = 0,
-        **arguments: float,
+        **own: Any,
     ) -> None:
-        """Enqueue a kernel on a grid of its own; `shared` bytes are its dynamic shared memory."""
-        values = compiler.in_order(kernel, arguments)
+        """Enqueue a kernel on a grid of its own; `shared` bytes are its dynamic shared memory.
+
+        Its arguments are those of `known` that it has a parameter for, and `own` before them.
+        """
+        wanted = known.keys() & compiler.parameters(kernel).keys()
+        values = compiler.in_order(kernel, {name: known[name] for name in wanted} | own)
         self.kernels.launch(
             *(kernel, grid, threads, values),
             stream=self.stream.handle,

@@ -18,29 +18,20 @@ _POINTS = {"center": 0, "left_top": 1, "right_bottom": 2}  # `point` of the kern
 def yolo_output(gpu: Gpu, op: ops.YoloOutput) -> None:
     threads = min(-(-op.out.shape.channels // 32) * 32, THREADS)
     blocks = min(gpu.pixels(op.out), _YOLO_BLOCKS * gpu.target.multiprocessors)
-    names = "entries", "box", "is_raw", "scale_x_y"
-    sizes = dict(zip(names, op.numbers, strict=True))
-    arguments = gpu.arguments("yolo_output", op.src, op.out, flag=gpu.flag, **sizes)
-    gpu.launch_grid("yolo_output", (blocks, 1, 1), threads, **arguments)
+    known = gpu.arguments(op)
+    gpu.launch_grid("yolo_output", (blocks, 1, 1), threads, known, entries=op.entries)
 
 
 @runs(ops.RegionOutput, prepare=lambda target, op, _: run_tables(op.runs) if op.runs else {})
 def region_output(gpu: Gpu, op: ops.RegionOutput) -> None:
-    arguments = gpu.arguments(
-        "region_output",
-        op.src,
-        op.out,
-        op,
+    blocks = min(gpu.pixels(op.src) * op.anchors, _MOST_REGION_BLOCKS)
+    gpu.launch_grid(
+        *("region_output", (blocks, 1, 1), _REGION_THREADS, gpu.arguments(op)),
         starts=gpu.array(op, "starts"),
         lengths=gpu.array(op, "lengths"),
         pixels=gpu.pixels(op.src),
-        area=op.src.shape.area,
         runs=len(op.runs),
-        has_background=int(op.background),
-        flag=gpu.flag,
     )
-    blocks = min(gpu.pixels(op.src) * op.anchors, _MOST_REGION_BLOCKS)
-    gpu.launch_grid("region_output", (blocks, 1, 1), _REGION_THREADS, **arguments)
 
 
 def cells(head: ops.Head) -> int:
@@ -55,7 +46,7 @@ def cells(head: ops.Head) -> int:
 
 def _launch(gpu: Gpu, kernel: str, head: ops.Head, **own: int) -> None:
     """Enqueue a decoder, whose work items are the candidates of all pictures."""
-    gpu.launch_map(kernel, head.src, head.src, gpu.rows(head.src) * cells(head), head, **own)
+    gpu.launch_op(kernel, head, gpu.rows(head.src) * cells(head), **own)
 
 
 def _relative_anchors(target: Target, head: ops.YoloHead, constants: Arrays) -> Arrays:
@@ -65,8 +56,7 @@ def _relative_anchors(target: Target, head: ops.YoloHead, constants: Arrays) -> 
 @runs(ops.YoloHead, prepare=_relative_anchors)
 def yolo_candidates(gpu: Gpu, head: ops.YoloHead) -> None:
     own = {"count": len(head.anchors), "box": 8 if head.sigmas else 4}
-    own |= {"is_new": int(head.new_coords), "point": _POINTS[head.point]}
-    _launch(gpu, "yolo_candidates", head, **own)
+    _launch(gpu, "yolo_candidates", head, point=_POINTS[head.point], **own)
 
 
 def _region_arrays(target: Target, head: ops.RegionHead, constants: Arrays) -> Arrays:
@@ -94,5 +84,4 @@ def region_candidates(gpu: Gpu, head: ops.RegionHead) -> None:
 
 @runs(ops.GridHead)
 def grid_candidates(gpu: Gpu, head: ops.GridHead) -> None:
-    is_root = int(head.square_root)
-    _launch(gpu, "grid_candidates", head, count=head.boxes, is_root=is_root)
+    _launch(gpu, "grid_candidates", head)

@@ -34,18 +34,11 @@ def _repeats(op: ops.Softmax) -> int:
 @runs(ops.Softmax, prepare=lambda target, op, _: run_tables(op.runs, _repeats(op)))
 def softmax(gpu: Gpu, op: ops.Softmax) -> None:
     runs_in_row = len(op.runs) * _repeats(op)
-    arguments = gpu.arguments(
-        "softmax",
-        op.src,
-        op.out,
-        op,
+    blocks = min(gpu.rows(op.out) * runs_in_row, MOST_GRID)
+    warps = min(-(-max(op.runs) // (_WARP * _HELD)), _MOST_WARPS)
+    gpu.launch_grid(
+        *("softmax", (blocks, 1, 1), _WARP * warps, gpu.arguments(op)),
         starts=gpu.array(op, "starts"),
         lengths=gpu.array(op, "lengths"),
         runs=runs_in_row,
-        area=op.src.shape.area,
-        out_area=op.out.shape.area,
-        flag=gpu.flag,
     )
-    blocks = min(gpu.rows(op.out) * runs_in_row, MOST_GRID)
-    warps = min(-(-max(op.runs) // (_WARP * _HELD)), _MOST_WARPS)
-    gpu.launch_grid("softmax", (blocks, 1, 1), _WARP * warps, **arguments)

@@ -63,35 +63,24 @@ def sum_parts(gpu: Gpu, src: ops.Tensor, gate: ops.Gate | None = None) -> int:
     width = _packs_of_block(gpu.target, channels, values)
     chunks = -(-channels // values // width)
     kernel = "average_parts" if values == 1 else "average_parts_packed"
-    arguments = gpu.arguments(
-        kernel,
-        src,
-        src,
-        sums=gpu.workspace,
-        parts=parts,
-        wide=width,
-        **squeeze_of(gpu, gate),
-    )
     grid = chunks, min(parts, MOST_GRID), min(rows, MOST_GRID)
-    gpu.launch_grid(kernel, grid, _THREADS, **arguments)
+    own = {"sums": gpu.workspace, "parts": parts, "wide": width, **squeeze_of(gpu, gate)}
+    gpu.launch_grid(kernel, grid, _THREADS, gpu.arguments(None, src, src), **own)
     return parts * chunks
 
 
-def _average_map(gpu: Gpu, src: ops.Tensor, out: ops.Tensor) -> None:
-    parts = _part_count(gpu.target, src)
-    if parts == 1:
-        values = gpu.target.pack if gpu.packs(src) else 1
-        columns = _PACKS * values if values > 1 else _CHANNELS
-        blocks = gpu.rows(out) * -(-out.shape.channels // columns)
-        kernel = "average_map" if values == 1 else "average_map_packed"
-        arguments = gpu.arguments(kernel, src, out, area=src.shape.area)
-        gpu.launch_grid(kernel, (blocks, 1, 1), _THREADS, **arguments)
-        return
-    sum_parts(gpu, src)
-    sizes = {"area": src.shape.area, "parts": parts}
-    arguments = gpu.arguments("average_join", src, out, sums=gpu.workspace, **sizes)
-    blocks = gpu.rows(out) * -(-out.shape.channels // 32)
-    gpu.launch_grid("average_join", (blocks, 1, 1), _THREADS, **arguments)
+def _average_map(gpu: Gpu, op: ops.AveragePool) -> None:
+    kernel, columns, own = "average_join", 32, {}
+    parts = _part_count(gpu.target, op.src)
+    if parts > 1:
+        sum_parts(gpu, op.src)
+        own = {"sums": gpu.workspace, "parts": parts}
+    elif gpu.packs(op.src):
+        kernel, columns = "average_map_packed", _PACKS * gpu.target.pack
+    else:
+        kernel, columns = "average_map", _CHANNELS
+    blocks = gpu.rows(op.out) * -(-op.out.shape.channels // columns)
+    gpu.launch_grid(kernel, (blocks, 1, 1), _THREADS, gpu.arguments(op), **own)
 
 
 def _packs_of_block(target: Target, channels: int, values: int) -> int:
@@ -111,7 +100,7 @@ def _average_workspace(target: Target, op: ops.AveragePool) -> int:
 @runs(ops.AveragePool, workspace=_average_workspace)
 def average_pool(gpu: Gpu, op: ops.AveragePool) -> None:
     if _is_global(op):
-        _average_map(gpu, op.src, op.out)
+        _average_map(gpu, op)
     else:
         gpu.launch_op("average_pool", op)
 
@@ -127,7 +116,7 @@ def max_pool(gpu: Gpu, op: ops.MaxPool) -> None:
         packs = groups * out.channels // gpu.target.pack
         gpu.launch_op("max_pool_down", op, packs)
     else:
-        gpu.launch_packed("max_pool", op, op.src, op.out)
+        gpu.launch_packed("max_pool", op)
 
 
 def shares_lines(gpu: Gpu, op: ops.MaxPool) -> bool:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.backends.cuda.ops import pooling
-from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, Target, padded_hidden, runs
+from engine.backends.cuda.ops.arguments import KINDS
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target, padded_hidden, runs
 from engine.backends.cuda.ops.target import most_shared_bytes
 from engine.plan import ops
 
@@ -56,16 +57,13 @@ def gate(gpu: Gpu, op: ops.Gate) -> None:
     memory = values * packs + max(4 * _THREADS, padded_hidden(op), shape.share)
     sums = gpu.annotations.partial_sums  # else nothing has enqueued them
     pieces = sums.pieces if sums else pooling.sum_parts(gpu, op.src, op)
-    arguments = gpu.arguments(
-        "gate",
-        op.src,
-        op.out,
-        op,
+    grid = gpu.rows(op.out) * shape.shares * shape.spreads, 1, 1
+    gpu.launch_grid(
+        *("gate", grid, _THREADS, gpu.arguments(op)),
+        shared=4 * memory,
         squeezed=gpu.workspace,
-        area=op.src.shape.area,
         pieces=pieces,
         hidden=hidden,
-        filters=op.out.shape.channels,
         shares=shape.shares,
         share=shape.share,
         expand_lanes=lanes,
@@ -74,8 +72,6 @@ def gate(gpu: Gpu, op: ops.Gate) -> None:
         spreads=shape.spreads,
         **_product(gpu),
     )
-    grid = gpu.rows(op.out) * shape.shares * shape.spreads, 1, 1
-    gpu.launch_grid("gate", grid, _THREADS, shared=4 * memory, **arguments)
 
 
 class _Grid(NamedTuple):

@@ -2,7 +2,7 @@
 // a time; cells outside the map are zero. Each thread computes one output pixel of the tile and
 // TILED_FILTERS filters in registers. Launched by conv/direct.py.
 //
-//   weight  (groups, kernel_y, kernel_x, channels, filters)
+//   weight  (groups, kernel_y, kernel_x, group_channels, filters)
 //   tile_h x tile_w = blockDim.x output pixels; 1 x n is the tile of a 1-D signal
 //   shared memory: TILED_CHANNELS * halo_h * halo_w floats,
 //           halo = (tile - 1) * stride + (kernel - 1) * dilation + 1
@@ -16,7 +16,7 @@
 
 extern "C" __global__ void tiled(const real* __restrict__ src, const float* __restrict__ weight,
     const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out, int rows,
-    int groups, int channels, int filters, int height, int width, int out_h, int out_w, int src_pitch,
+    int groups, int group_channels, int filters, int height, int width, int out_h, int out_w, int src_pitch,
     int residual_pitch, int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top,
     int left, int dilation_y, int dilation_x, int kind, int last, int tile_h, int tile_w)
 {
@@ -37,13 +37,13 @@ extern "C" __global__ void tiled(const real* __restrict__ src, const float* __re
         const int first_x = tile % tiles_x * tile_w;
         const int first_y = tile / tiles_x % tiles_y * tile_h;
         const int row = tile / tiles_x / tiles_y;
-        const real* image = src + row * height * width * src_pitch + group * channels;
+        const real* image = src + row * height * width * src_pitch + group * group_channels;
         const int first_filter = slice * TILED_FILTERS;
         const int here = min(filters - first_filter, TILED_FILTERS);
         float sum[TILED_FILTERS];
         UNROLL(f, TILED_FILTERS) sum[f] = 0.f;
-        for (int low = 0; low < channels; low += TILED_CHANNELS) {
-            const int depth = min(channels - low, TILED_CHANNELS);
+        for (int low = 0; low < group_channels; low += TILED_CHANNELS) {
+            const int depth = min(group_channels - low, TILED_CHANNELS);
             __syncthreads();
             for (int i = thread; i < halo_h * halo_w * depth; i += blockDim.x) {
                 const int c = i % depth;
@@ -58,8 +58,8 @@ extern "C" __global__ void tiled(const real* __restrict__ src, const float* __re
                 for (int j = 0; j < kernel_x; ++j) {
                     const int at =
                         (tile_y * stride_y + i * dilation_y) * halo_w + tile_x * stride_x + j * dilation_x;
-                    const float* w = weight +
-                        (((group * kernel_y + i) * kernel_x + j) * channels + low) * filters + first_filter;
+                    const int tap = (group * kernel_y + i) * kernel_x + j;
+                    const float* w = weight + (tap * group_channels + low) * filters + first_filter;
                     for (int c = 0; c < depth; ++c, w += filters) {
                         const float v = halo[c * halo_h * halo_w + at];
                         UNROLL(f, TILED_FILTERS) {

@@ -56,22 +56,22 @@ extern "C" __global__ void add_quarters_packed(const real* __restrict__ a, const
 // `weights` is one factor, or one per channel if weight_step is 1; null means 1. The first term overwrites
 // `out`; the last one applies the activation.
 extern "C" __global__ void add_flat(const real* __restrict__ src, const float* __restrict__ weights,
-    real* out, int rows, int channels, int area, int src_channels, int src_area, int src_pitch, int out_pitch,
+    real* out, int rows, int out_channels, int out_area, int channels, int area, int src_pitch, int out_pitch,
     int weight_step, int is_first, int is_last, int kind)
 {
     after_previous_kernel();
-    const int size = channels * area;
-    const int src_size = src_channels * src_area;
+    const int size = out_channels * out_area;
+    const int src_size = channels * area;
     GRID_STRIDE(item, rows * size)
     {
         const int row = item / size;
-        const int pixel = (item - row * size) / channels;
-        const int channel = item - row * size - pixel * channels;
-        const int flat = channel * area + pixel;
-        real* o = out + (row * area + pixel) * out_pitch + channel;
+        const int pixel = (item - row * size) / out_channels;
+        const int channel = item - row * size - pixel * out_channels;
+        const int flat = channel * out_area + pixel;
+        real* o = out + (row * out_area + pixel) * out_pitch + channel;
         float sum = is_first ? 0.f : to_float(*o);
         if (flat < src_size) {
-            const int from = nhwc_offset(row * src_size + flat, src_channels, src_area, src_pitch);
+            const int from = nhwc_offset(row * src_size + flat, channels, area, src_pitch);
             sum += to_float(src[from]) * (weights ? weights[channel * weight_step] : 1.f);
         }
         put(o, is_last ? activate(kind, sum) : sum);

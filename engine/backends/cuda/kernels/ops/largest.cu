@@ -7,14 +7,14 @@
 #include "common.cuh"
 
 extern "C" __global__ void largest(
-    const real* __restrict__ src, unsigned* out, int pixels, int channels, int pitch)
+    const real* __restrict__ src, unsigned* out, int pixels, int channels, int src_pitch)
 {
     after_previous_kernel();
     unsigned most = 0;
     GRID_STRIDE(item, pixels * channels)
     {
         const int pixel = item / channels;
-        const float x = to_float(src[pixel * pitch + item - pixel * channels]);
+        const float x = to_float(src[pixel * src_pitch + item - pixel * channels]);
         most = max(most, __float_as_uint(x) & 0x7FFFFFFFu);
     }
     atomicMax(out, most);

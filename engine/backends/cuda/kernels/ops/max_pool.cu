@@ -118,13 +118,13 @@ extern "C" __global__ void max_pool_down(const real* __restrict__ src, real* __r
 }
 
 extern "C" __global__ void max_pool_depth(const real* __restrict__ src, real* __restrict__ out, int pixels,
-    int channels, int src_channels, int src_pitch, int out_pitch)
+    int out_channels, int channels, int src_pitch, int out_pitch)
 {
     after_previous_kernel();
-    FOR_EACH_PACK(1, pixel, pixels, c, channels)
+    FOR_EACH_PACK(1, pixel, pixels, c, out_channels)
     {
         float best = -3.402823466e38f;
-        for (int k = c; k < src_channels; k += channels) {
+        for (int k = c; k < channels; k += out_channels) {
             best = fmaxf(best, to_float(src[pixel * src_pitch + k]));
         }
         put(out + pixel * out_pitch + c, best);

@@ -9,19 +9,19 @@
 #include "common.cuh"
 
 extern "C" __global__ void reshape(const real* __restrict__ src, real* __restrict__ out, int rows,
-    int channels, int area, int src_channels, int src_area, int src_pitch, int out_pitch)
+    int out_channels, int out_area, int channels, int area, int src_pitch, int out_pitch)
 {
     after_previous_kernel();
-    GRID_STRIDE(flat, rows * channels * area)
+    GRID_STRIDE(flat, rows * out_channels * out_area)
     {
-        out[nhwc_offset(flat, channels, area, out_pitch)] =
-            src[nhwc_offset(flat, src_channels, src_area, src_pitch)];
+        out[nhwc_offset(flat, out_channels, out_area, out_pitch)] =
+            src[nhwc_offset(flat, channels, area, src_pitch)];
     }
 }
 
-extern "C" __global__ void reorg(const real* __restrict__ src, real* __restrict__ out, int rows, int channels,
-    int area, int src_channels, int src_area, int src_pitch, int out_pitch, int stride, int grid_c,
-    int grid_h, int grid_w, int is_reverse)
+extern "C" __global__ void reorg(const real* __restrict__ src, real* __restrict__ out, int rows,
+    int out_channels, int out_area, int channels, int area, int src_pitch, int out_pitch, int stride,
+    int grid_c, int grid_h, int grid_w, int reverse)
 {
     after_previous_kernel();
     const int size = grid_c * grid_h * grid_w;
@@ -37,10 +37,10 @@ extern "C" __global__ void reorg(const real* __restrict__ src, real* __restrict_
         const int x = i * stride + offset % stride;
         const int y = j * stride + offset / stride;
         const int from = x + grid_w * stride * (y + grid_h * stride * (k % quotient));
-        const int read = row * size + (is_reverse ? at : from);
-        const int write = row * size + (is_reverse ? from : at);
-        out[nhwc_offset(write, channels, area, out_pitch)] =
-            src[nhwc_offset(read, src_channels, src_area, src_pitch)];
+        const int read = row * size + (reverse ? at : from);
+        const int write = row * size + (reverse ? from : at);
+        out[nhwc_offset(write, out_channels, out_area, out_pitch)] =
+            src[nhwc_offset(read, channels, area, src_pitch)];
     }
 }
 

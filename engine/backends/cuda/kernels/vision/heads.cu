@@ -16,7 +16,7 @@
 DEVICE float logistic(float x) { return 1.f / (1.f + expf(-x)); }
 
 extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __restrict__ out, int pixels,
-    int channels, int src_pitch, int out_pitch, int entries, int box, int is_raw, float scale_x_y,
+    int channels, int src_pitch, int out_pitch, int entries, int box, int raw, float scale_x_y,
     unsigned* flag)
 {
     after_previous_kernel();
@@ -26,7 +26,7 @@ extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __res
         for (int pixel = blockIdx.x; pixel < pixels; pixel += gridDim.x) {
             float x[1] = {to_float(src[pixel * src_pitch + channel])};
             flag_non_finite(flag, x[0]);
-            apply_yolo<false>(x, bits, is_raw, scale_x_y);
+            apply_yolo<false>(x, bits, raw, scale_x_y);
             put(out + pixel * out_pitch + channel, x[0]);
         }
     }
@@ -35,7 +35,7 @@ extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __res
 // `starts` and `lengths` are the runs of classes that a softmax covers; without runs scores stay raw.
 extern "C" __global__ void region_output(const real* __restrict__ src, real* __restrict__ out,
     const int* __restrict__ starts, const int* __restrict__ lengths, int pixels, int area, int anchors,
-    int coords, int classes, int runs, int has_background, int src_pitch, int out_pitch, unsigned* flag)
+    int coords, int classes, int runs, int background, int src_pitch, int out_pitch, unsigned* flag)
 {
     after_previous_kernel();
     const int entries = coords + 1 + classes;
@@ -49,7 +49,7 @@ extern "C" __global__ void region_output(const real* __restrict__ src, real* __r
             const float x = to_float(v[i]);
             flag_non_finite(flag, x);
             put(out + nhwc_offset(flat + i, channels, area, out_pitch),
-                i == coords && !has_background ? logistic(x) : x);
+                i == coords && !background ? logistic(x) : x);
         }
         for (int r = threadIdx.x; r < runs; r += blockDim.x) {
             const int first = coords + 1 + starts[r];
@@ -108,8 +108,8 @@ DEVICE float* new_record(unsigned* counter, float* records, int columns, int cla
 // `anchors` holds the width and height of each anchor as a share of the network's input.
 extern "C" __global__ void yolo_candidates(const real* __restrict__ src, const float* __restrict__ anchors,
     unsigned* counter, float* __restrict__ records, const float* __restrict__ threshold, int rows, int height,
-    int width, int count, int classes, int pitch, int box, int is_new, int point, int columns, int per_row,
-    int first)
+    int width, int count, int classes, int src_pitch, int box, int new_coords, int point, int columns,
+    int per_row, int first)
 {
     after_previous_kernel();
     const int area = height * width;
@@ -119,7 +119,7 @@ extern "C" __global__ void yolo_candidates(const real* __restrict__ src, const f
     {
         const int pixel = item / count;
         const int anchor = item - pixel * count;
-        const real* v = src + (size_t)pixel * pitch + anchor * entries;
+        const real* v = src + (size_t)pixel * src_pitch + anchor * entries;
         const float objectness = to_float(v[box]);
         if (objectness <= least) continue;
         const int row = pixel / area;
@@ -127,8 +127,8 @@ extern "C" __global__ void yolo_candidates(const real* __restrict__ src, const f
         const int step = box / 4;
         float across = to_float(v[2 * step]);
         float down = to_float(v[3 * step]);
-        across = is_new ? across * 2.f * (across * 2.f) : expf(across);
-        down = is_new ? down * 2.f * (down * 2.f) : expf(down);
+        across = new_coords ? across * 2.f * (across * 2.f) : expf(across);
+        down = new_coords ? down * 2.f * (down * 2.f) : expf(down);
         across *= anchors[2 * anchor];
         down *= anchors[2 * anchor + 1];
         float x = (cell % width + to_float(v[0])) / width;
@@ -184,12 +184,12 @@ DEVICE RegionItem region_item(int item, const FlatMap& map, int count, int coord
 // [region] without a tree: every class has a score of its own.
 extern "C" __global__ void region_candidates(const real* __restrict__ src, const float* __restrict__ anchors,
     unsigned* counter, float* __restrict__ records, const float* __restrict__ threshold, int rows, int height,
-    int width, int count, int coords, int classes, int classfix, int pitch, int columns, int per_row,
+    int width, int count, int coords, int classes, int classfix, int src_pitch, int columns, int per_row,
     int first)
 {
     after_previous_kernel();
     const int area = height * width;
-    const FlatMap map = {src, count * (coords + 1 + classes), area, pitch};
+    const FlatMap map = {src, count * (coords + 1 + classes), area, src_pitch};
     const float least = *threshold;
     GRID_STRIDE(item, rows * area * count)
     {
@@ -206,12 +206,12 @@ extern "C" __global__ void region_candidates(const real* __restrict__ src, const
 extern "C" __global__ void tree_candidates(const real* __restrict__ src, const float* __restrict__ anchors,
     const int* __restrict__ parents, unsigned* counter, float* __restrict__ records,
     float* __restrict__ scratch, const float* __restrict__ threshold, const float* __restrict__ hierarchy,
-    int rows, int height, int width, int count, int coords, int classes, int classfix, int pitch, int columns,
-    int per_row, int first)
+    int rows, int height, int width, int count, int coords, int classes, int classfix, int src_pitch,
+    int columns, int per_row, int first)
 {
     after_previous_kernel();
     const int area = height * width;
-    const FlatMap map = {src, count * (coords + 1 + classes), area, pitch};
+    const FlatMap map = {src, count * (coords + 1 + classes), area, src_pitch};
     const float least = *threshold;
     GRID_STRIDE(item, rows * area * count)
     {
@@ -232,22 +232,22 @@ extern "C" __global__ void tree_candidates(const real* __restrict__ src, const f
     }
 }
 
-// YOLOv1's [detection]: flat [cells * classes][cells * count objectness][cells * count * 4].
+// YOLOv1's [detection]: flat [cells * classes][cells * boxes objectness][cells * boxes * 4].
 extern "C" __global__ void grid_candidates(const real* __restrict__ src, unsigned* counter,
     float* __restrict__ records, const float* __restrict__ threshold, int rows, int channels, int area,
-    int pitch, int side, int count, int classes, int is_root, int columns, int per_row, int first)
+    int src_pitch, int side, int boxes, int classes, int square_root, int columns, int per_row, int first)
 {
     after_previous_kernel();
-    const FlatMap map = {src, channels, area, pitch};
+    const FlatMap map = {src, channels, area, src_pitch};
     const int cells = side * side;
     const float least = *threshold;
-    GRID_STRIDE(item, rows * cells * count)
+    GRID_STRIDE(item, rows * cells * boxes)
     {
-        const int row = item / (cells * count);
-        const int inside = item - row * cells * count;
-        const int cell = inside / count;
+        const int row = item / (cells * boxes);
+        const int inside = item - row * cells * boxes;
+        const int cell = inside / boxes;
         const int base = row * channels * area;
-        const int box_at = base + cells * (classes + count) + inside * 4;
+        const int box_at = base + cells * (classes + boxes) + inside * 4;
         const float objectness = map[base + cells * classes + inside];
         if (!has_score(map, base + cell * classes, classes, objectness, least)) continue;
         float* record = new_record(counter, records, columns, classes, row * per_row + first + inside);
@@ -255,8 +255,8 @@ extern "C" __global__ void grid_candidates(const real* __restrict__ src, unsigne
         const float down = map[box_at + 3];
         record[1] = (map[box_at] + cell % side) / side;
         record[2] = (map[box_at + 1] + cell / side) / side;
-        record[3] = is_root ? across * across : across;
-        record[4] = is_root ? down * down : down;
+        record[3] = square_root ? across * across : across;
+        record[4] = square_root ? down * down : down;
         record[5] = objectness;
         write_scores(record, map, base + cell * classes, classes, objectness, least);
     }

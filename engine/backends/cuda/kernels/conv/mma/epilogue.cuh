@@ -32,7 +32,7 @@ struct Output {
     const float* bias;  // BIAS_FLOATS for each line of weights, padding lines included
     const result* residual;
     result* out;
-    int pixels, pitch, residual_pitch;  // pixels of `out`
+    int pixels, out_pitch, residual_pitch;  // pixels of `out`
     int kind, last;
     int is_aligned;    // vectors of `out` and `residual` begin on 16 bytes
     int entries, box;  // of an anchor, if the output of [yolo] is computed
@@ -129,7 +129,7 @@ template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
             const int m = m0 + item / across;
             const int n = item % across * OUT_PACK;
             if (m >= o.pixels || item >= packs) continue;
-            result* to = o.out + (size_t)m * o.pitch + channel + n;
+            result* to = o.out + (size_t)m * o.out_pitch + channel + n;
             if (n + OUT_PACK <= count) {
                 Pack<OUT_PACK> pack;
                 UNROLL(k, OUT_PACK) pack.v[k] = x[i * OUT_PACK + k];
@@ -188,9 +188,9 @@ DEVICE void epilogue_scalar(const float* staging, const Output& o, int m0, int c
             }
             apply_yolo<false>(x, bits, YOLO == RAW, o.scale_x_y);
 #endif
-            result* to = o.out + (size_t)m * o.pitch + channel + n;
+            result* to = o.out + (size_t)m * o.out_pitch + channel + n;
             UNROLL(i, at_once) {
-                if (m + i * down < o.pixels) put_result(to + i * down * o.pitch, x[i], o.out_factor);
+                if (m + i * down < o.pixels) put_result(to + i * down * o.out_pitch, x[i], o.out_factor);
             }
         }
     }

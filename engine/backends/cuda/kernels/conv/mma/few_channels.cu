@@ -56,10 +56,10 @@ typedef Bits<8> Piece;
 
 struct KernelArgs {
     Output output;
-    const real* input;
+    const real* src;
     const real* weight;
     const real* factor;  // of each channel, row by row
-    int height, width, pitch, out_h, out_w;
+    int height, width, src_pitch, out_h, out_w;
     int filters, lines;  // of weights: filters, padded to whole blocks
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int factor_pitch;  // values from one row of factors to the next
@@ -102,7 +102,7 @@ DEVICE Taps taps_of(int lane, const KernelArgs& p)
         const int tap = piece_of(lane, step) / PIECES_OF_TAP;
         const int down = taps.down[step] = tap / TAPS_X * p.dilation_y;
         const int right = taps.right[step] = tap % TAPS_X * p.dilation_x;
-        taps.at[step] = (down * p.width + right) * p.pitch + first_channel(lane, step);
+        taps.at[step] = (down * p.width + right) * p.src_pitch + first_channel(lane, step);
     }
     return taps;
 }
@@ -120,8 +120,8 @@ DEVICE Windows windows_of(int m0, int lane, const KernelArgs& p)
     Windows windows;
     const int room_y = p.height - 1 - (TAPS_Y - 1) * p.dilation_y;
     const int room_x = p.width - 1 - (TAPS_X - 1) * p.dilation_x;
-    const int right = p.stride_x * p.pitch;
-    const int down = p.stride_y * p.width * p.pitch;
+    const int right = p.stride_x * p.src_pitch;
+    const int down = p.stride_y * p.width * p.src_pitch;
     const int last = p.output.pixels - 1;
     const int first_row = row_of(min(m0, last), p);
     const int last_row = row_of(min(m0 + WINDOWS / POOLED * 8 - 1, last), p);
@@ -153,7 +153,7 @@ DEVICE Windows windows_of(int m0, int lane, const KernelArgs& p)
     if (__all_sync(~0u, are_of_a_line)) {
         const int y = first_y(line, row);
         const int x = first_x(m, line);
-        const int at = ((row * p.height + y) * p.width + x) * p.pitch;
+        const int at = ((row * p.height + y) * p.width + x) * p.src_pitch;
 #pragma unroll
         for (int i = 0; i < WINDOWS; i += POOLED) {
             const int next = i / POOLED * 8;
@@ -170,7 +170,7 @@ DEVICE Windows windows_of(int m0, int lane, const KernelArgs& p)
             const int own_row = divide(own_line, p.by_out_h);
             const int y = first_y(own_line, own_row);
             const int x = first_x(own, own_line);
-            place(i, own, own_row, y, x, ((own_row * p.height + y) * p.width + x) * p.pitch);
+            place(i, own, own_row, y, x, ((own_row * p.height + y) * p.width + x) * p.src_pitch);
             are_inside &= is_inside(i);
         }
     }
@@ -190,7 +190,7 @@ template <bool ARE_INSIDE> DEVICE void gather_windows(
             const unsigned x = windows.x[i] + taps.right[step];
             const bool is_inside =
                 ARE_INSIDE || (windows.exists[i] && y < (unsigned)p.height && x < (unsigned)p.width);
-            const real* from = p.input + (taps.at[step] + windows.at[i]);
+            const real* from = p.src + (taps.at[step] + windows.at[i]);
             Piece& piece = in_flight.pieces[s][i];
             piece.word[0] = piece.word[1] = 0;
             if constexpr (IS_WIDE) {
@@ -383,19 +383,19 @@ DEVICE void finish_pixels(
         UNROLL(v, CHUNK) x[i + v] = y[v];
     }
 #endif
-    result* out = o.out + (m * o.pitch + n);
+    result* out = o.out + (m * o.out_pitch + n);
     if (is_whole) {
 #pragma unroll
         for (int i = 0; i < values; i += CHUNK) {
             Pack<CHUNK> pack;
             UNROLL(v, CHUNK) pack.v[v] = x[i + v];
-            result* to = out + i / VALUES * 4 * o.pitch + channel_offset(i % VALUES);
+            result* to = out + i / VALUES * 4 * o.out_pitch + channel_offset(i % VALUES);
             store_result<CHUNK>(to, pack, o.out_factor);
         }
         return;
     }
     UNROLL(i, values) {
-        result* to = out + i / VALUES * 4 * o.pitch + channel_offset(i % VALUES);
+        result* to = out + i / VALUES * 4 * o.out_pitch + channel_offset(i % VALUES);
         if (exists(i)) put_result(to, x[i], o.out_factor);
     }
 }

@@ -41,14 +41,14 @@
 
 struct KernelArgs {
     Output output;
-    const value* input;
+    const value* src;
     const value* weight;
     const real* factor;  // of each channel, row by row
     float4* parts;       // partial sums of a split
     int* arrivals;       // a counter for each tile; zero before and after the kernel
-    int height, width, pitch, out_h, out_w;
-    int groups, channels, filters;  // of a group
-    int taps_y, taps_x, steps;      // slices of k
+    int height, width, src_pitch, out_h, out_w;
+    int groups, group_channels, filters;  // filters of a group
+    int kernel_y, kernel_x, steps;        // slices of k
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int next_y, next_x, next_channel;  // one slice of k, in taps and channels
     int split, tiles_n;
@@ -82,7 +82,7 @@ DEVICE unsigned factor_of(int m, int slice, int step, int chunk, int lane, const
     const int channel = slice * BK + (step * 2 + chunk) * PACK;
     const int row = min(m, p.output.pixels - 1) / p.area;
     const real* at = p.factor + row * p.factor_pitch + channel + lane % 4 * (PACK / 4);
-    return channel < p.channels ? *reinterpret_cast<const unsigned*>(at) : 0;
+    return channel < p.group_channels ? *reinterpret_cast<const unsigned*>(at) : 0;
 }
 
 DEVICE Factors factors_of(int m, int slice, int lane, const KernelArgs& p)
@@ -166,10 +166,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     Window windows[A_ROUNDS];
     UNROLL(i, A_ROUNDS) windows[i] = window_at(m0 + my_row + i * ROWS_AT_ONCE, p);
     const int k = first * BK + my_chunk * CHUNK_VALUES;
-    int channel = k % p.channels;
-    int tap_x = k / p.channels % p.taps_x;
-    int tap_y = k / p.channels / p.taps_x;
-    const value* input = p.input + group * p.channels;
+    int channel = k % p.group_channels;
+    int tap_x = k / p.group_channels % p.kernel_x;
+    int tap_y = k / p.group_channels / p.kernel_x;
+    const value* input = p.src + group * p.group_channels;
 
     uint4 held_a[A_ROUNDS], held_b[B_ROUNDS];
     auto load_weights = [&](int stage) {
@@ -185,23 +185,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         const unsigned to = my_address + stage * STAGE_BYTES;
         const int down = tap_y * p.dilation_y;
         const int right = tap_x * p.dilation_x;
-        const bool exists = tap_y < p.taps_y;
+        const bool exists = tap_y < p.kernel_y;
         UNROLL(i, A_ROUNDS) {
             const bool is_inside = exists && (unsigned)(windows[i].y + down) < (unsigned)p.height &&
                 (unsigned)(windows[i].x + right) < (unsigned)p.width;
             const int pixel = windows[i].pixel + down * p.width + right;
-            const value* from = is_inside ? input + (size_t)pixel * p.pitch + channel : p.input;
+            const value* from = is_inside ? input + (size_t)pixel * p.src_pitch + channel : p.src;
             cp_async_16(to + i * ROWS_AT_ONCE * ROW_BYTES, from, is_inside, held_a[i]);
         }
         channel += p.next_channel;
         tap_x += p.next_x;
         tap_y += p.next_y;
-        if (channel >= p.channels) {
-            channel -= p.channels;
+        if (channel >= p.group_channels) {
+            channel -= p.group_channels;
             ++tap_x;
         }
-        if (tap_x >= p.taps_x) {
-            tap_x -= p.taps_x;
+        if (tap_x >= p.kernel_x) {
+            tap_x -= p.kernel_x;
             ++tap_y;
         }
     };

@@ -30,7 +30,7 @@ struct KernelArgs {
     unsigned next_bytes, next_share;  // of all weights; of a thread block
     int pixels, filters;              // M, N
     int out_h, out_w;
-    int taps_x;         // width of the kernel
+    int kernel_x;
     int slices, steps;  // of BK channels: of a tap; in all
     int stride_y, stride_x;  // from the window of one pixel of the output to the next
     int top, left, dilation_y, dilation_x;
@@ -41,7 +41,7 @@ struct KernelArgs {
     int entries, box;     // of an anchor, if the output of [yolo] is computed
     float scale_x_y;
     float residual_scale, out_factor;  // of results in bytes: the value of a step, steps of a value
-    Divisor by_tiles_n, by_out_h, by_out_w, by_slices, by_taps_x;
+    Divisor by_tiles_n, by_out_h, by_out_w, by_slices, by_kernel_x;
 };
 
 // The coordinates of a tile; tiles of neighbouring filters come first.
@@ -76,8 +76,8 @@ struct Slice {
 DEVICE Slice slice_at(const KernelArgs& p, int k)
 {
     const int tap = divide(k, p.by_slices);
-    const int tap_y = divide(tap, p.by_taps_x);
-    return {(k - tap * p.slices) * BK, tap - tap_y * p.taps_x, tap_y};
+    const int tap_y = divide(tap, p.by_kernel_x);
+    return {(k - tap * p.slices) * BK, tap - tap_y * p.kernel_x, tap_y};
 }
 
 DEVICE void advance(Slice& slice, const KernelArgs& p)
@@ -85,7 +85,7 @@ DEVICE void advance(Slice& slice, const KernelArgs& p)
     slice.channel += BK;
     if (slice.channel < p.slices * BK) return;
     slice.channel = 0;
-    if (++slice.tap_x < p.taps_x) return;
+    if (++slice.tap_x < p.kernel_x) return;
     slice.tap_x = 0;
     ++slice.tap_y;
 }

@@ -36,12 +36,12 @@
 
 struct KernelArgs {
     const float* bias;  // one per column
-    const half* input;
+    const half* src;
     const unsigned char* weight;
     result* out;
-    int height, width, pitch;  // of the input
-    int is_wide;               // pixels of the input begin on 8 bytes
-    int grid_h, grid_w;        // of windows
+    int height, width, src_pitch;
+    int is_wide;         // pixels of `src` begin on 8 bytes
+    int grid_h, grid_w;  // of windows
     int out_h, out_w, out_pitch;
     int across, blocks;  // tiles of a line; all tiles
     int top, left;
@@ -65,7 +65,7 @@ DEVICE Tile tile_at(const KernelArgs& p, int index)
 DEVICE uint2 pixel_at(const KernelArgs& p, int row, int y, int x)
 {
     const bool is_inside = ((unsigned)y < (unsigned)p.height) & ((unsigned)x < (unsigned)p.width);
-    const half* from = p.input + ((size_t)(row * p.height + y) * p.width + x) * p.pitch;
+    const half* from = p.src + ((size_t)(row * p.height + y) * p.width + x) * p.src_pitch;
     uint2 pixel = {0, 0};
     if (is_inside && p.is_wide) pixel = *reinterpret_cast<const uint2*>(from);
     if (is_inside && !p.is_wide) {

@@ -27,7 +27,7 @@ sys.path[:0] = [str(_REPOSITORY)]
 
 from engine.backends.cuda import conv  # noqa: E402
 from engine.backends.cuda.device import CudaDevice  # noqa: E402
-from engine.backends.cuda.driver import tiles  # noqa: E402
+from engine.backends.cuda.driver import compiler  # noqa: E402
 from engine.backends.cuda.kernels import wgmma  # noqa: E402
 from engine.backends.cuda.ops.target import Target  # noqa: E402
 from engine.backends.cuda.tune import measure  # noqa: E402
@@ -119,7 +119,8 @@ def _row(card: CudaDevice, op: Conv2d, kind: str, batch: int) -> dict[str, Any]:
     ]
     wanted = {tile for each in choices if (tile := conv.get(each).tile(target, op))}
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda tile: tiles.compiled_from(tile, target.capability).image(), wanted))
+        facts = target.capability, target.precision
+        list(pool.map(lambda tile: compiler.source(tile, *facts).image(), wanted))
     times = {str(each): _time(card, target, op, each) for each in choices}
     best = min(times, key=times.__getitem__)
     milliseconds = times[best]

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engine.backends.base import Placed
 from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.driver import compiler, tiles
+from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.driver.launch import Module
 from engine.calibrate.collect import ranges_of_noise
 from engine.darknet import cfg, graph, random_weights
@@ -171,9 +171,9 @@ def integers(device: CudaDevice, *, all_algorithms: bool, every: int) -> Iterato
         choices = able if all_algorithms else families.values()
         runs += [(problem, target, choice) for choice in choices]
     wanted = {conv.get(choice).tile(target, problem.op) for problem, target, choice in runs}
-    capability = device.card.capability
+    facts = device.card.capability, "int8"
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda tile: tiles.compiled_from(tile, capability).image(), wanted - {None}))
+        list(pool.map(lambda tile: compiler.source(tile, *facts).image(), wanted - {None}))
     for problem, target, choice in runs:
         job = partial(test_int8_on_card.run, device, target, problem, choice)
         device._context.run(job)

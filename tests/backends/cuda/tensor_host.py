@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.cuda.driver import launch, tiles
+from engine.backends.cuda.driver import launch
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.gpu import Gpu, Place
 from engine.backends.cuda.ops.target import Target, most_shared_bytes
@@ -91,11 +91,11 @@ class _OnHost:
 
 @lru_cache(maxsize=64)
 def build(tile: Tile, *, is_turing: bool) -> ctypes.CDLL:
-    text = tiles.source(_OnHost(tile))
+    text = Tile.text(_OnHost(tile))
     text, count = _SHARED.subn("unsigned char* memory = block_memory;", text)
     assert count == 1
     text = text.replace("__syncthreads()", "sync_block()")
-    defines = [each for each in tiles.compiled_from(tile, (9, 0)).defines if each[:2] == "-D"]
+    defines = [each for each in tile.options("") if each[:2] == "-D"]
     if is_turing:
         defines.append("-DHELD_COPIES")
     heads = '#include "host.h"\n#define __grid_constant__\n'

@@ -227,7 +227,7 @@ def test_each_portable_kernel_is_compiled_with_none_but_its_pair(kernel):
     together = {each for each in EVERY_KERNEL if compiler.unit_of(each) == unit}
     assert kernel in together <= {unit.name, f"{unit.name}_packed"}
     assert set(compiler.declared(unit.text())) == together
-    lines = sources.compiled_together()[unit.file].count("\n")
+    lines = sources.portable()[unit.file].count("\n")
     assert unit.text().split(f'/{unit.file}"\n')[1].count("\n") == lines
 
 

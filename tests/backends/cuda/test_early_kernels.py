@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.driver.compiler import Unit, unit_of
+from engine.backends.cuda.driver.compiler import Portable, unit_of
 from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.ops.gpu import Gpu
 from engine.backends.cuda.ops.target import Target
@@ -82,7 +82,7 @@ def test_every_kernel_of_the_first_run_is_loaded_before(plan: Plan, precision: s
         step.enqueue(gpu.of(step.op))
     assert len(set(asked)) > 2
     assert set(asked) < set(early)
-    ends = {unit.file for _, unit in set(early) - set(asked) if isinstance(unit, Unit)}
+    ends = {unit.file for _, unit in set(early) - set(asked) if isinstance(unit, Portable)}
     expected = {f"vision/{name}.cu" for name in ("border", "nms", "pictures")}
     checked = {"ops/largest.cu"} if precision == "float16" else set()
     assert ends - {"vision/heads.cu"} == expected | checked

@@ -16,7 +16,7 @@ from engine.backends import open_device
 from engine.backends.cuda.conv import depthwise
 from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.lower import lowering, squeeze_excite
-from engine.backends.cuda.lower.launched import Launched, kernels_of
+from engine.backends.cuda.lower.launched import Launched, units_of
 from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.ops import squeeze_excite as gates
 from engine.backends.cuda.ops.gpu import PartialSums
@@ -192,7 +192,7 @@ def test_no_block_takes_more_shared_memory_than_the_card_has(
 
     monkeypatch.setattr(Launched, "launch", launch)
     target = Target(64, precision, capability, 40)
-    kernels_of(lowering.place(lowering.fuse(classifier_of(hidden, filters), target)))
+    units_of(lowering.place(lowering.fuse(classifier_of(hidden, filters), target)))
     assert taken
     assert max(taken) <= most_shared_bytes(capability)
 

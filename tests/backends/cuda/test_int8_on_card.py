@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.driver import tiles
+from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.lower.lowered import Lowered, Step
 from engine.backends.cuda.lower.memory_layout import lay_out_memory
 from engine.backends.cuda.lower.weights import lay_out_weights
@@ -57,7 +57,8 @@ def test_every_tile_agrees_with_exact_sums(card: CudaDevice, name: str, writes: 
     assert able
     with ThreadPoolExecutor() as pool:
         wanted = {conv.get(each).tile(target, op) for each in able} - {None}
-        list(pool.map(lambda tile: tiles.compiled_from(tile, target.capability).image(), wanted))
+        facts = target.capability, target.precision
+        list(pool.map(lambda tile: compiler.source(tile, *facts).image(), wanted))
     expected = problem.values()
     for each in able:
         got = card._context.run(lambda each=each: run(card, target, problem, each))

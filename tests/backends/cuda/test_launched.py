@@ -7,9 +7,9 @@ import pytest
 
 from engine.backends.base import Placed
 from engine.backends.cuda.driver import compiler, loaded_kernels
-from engine.backends.cuda.driver.compiler import Unit, unit_of
+from engine.backends.cuda.driver.compiler import Portable, unit_of
 from engine.backends.cuda.lower import lowering
-from engine.backends.cuda.lower.launched import kernels_of
+from engine.backends.cuda.lower.launched import units_of
 from engine.backends.cuda.ops.target import Target
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
@@ -29,7 +29,7 @@ def test_every_kernel_of_a_first_run_was_compiled_ahead(name, precision):
     pictures = [Placed(pixels, Placement((30, 20), (source.width, source.height)))]
     with closing(HostDevice(runs_kernels=False)) as device:
         program = device.compile(optimise(plan, device.passes), precision=precision)
-        ahead = {unit for each in kernels_of(program._lowered).values() for unit in each.units}
+        ahead = set().union(*units_of(program._lowered).values())
         program.forward(np.zeros((1, *source.sides), np.float32))
         if plan.heads:
             program.start_boxes(pictures, Suppression(0.45), threshold=0.5).result()
@@ -62,13 +62,11 @@ def test_what_takes_longest_is_compiled_first():
     plan = optimise(lower(network, random_weights.arrays(network)), HostDevice.passes)
     lowered = lowering.place(lowering.fuse(plan, Target(1, "float16", (9, 0), 132)))
     kernels = NotedKernels()
-    found = kernels_of(lowered).values()
-    loaded_kernels.load_together(
-        (kernels, each) for launched in found for each in launched.units | launched.tiles
-    )
+    found = units_of(lowered).values()
+    loaded_kernels.load_together((kernels, each) for units in found for each in units)
     kinds = [
-        "unit" if isinstance(each, Unit) else "yolo" if getattr(each, "yolo", 0) else "tile"
+        "portable" if isinstance(each, Portable) else "yolo" if each.yolo else "tile"
         for each in kernels.loaded
     ]
-    assert sorted(kinds, key=["yolo", "tile", "unit"].index) == kinds
-    assert set(kinds) == {"yolo", "tile", "unit"}
+    assert sorted(kinds, key=["yolo", "tile", "portable"].index) == kinds
+    assert set(kinds) == {"yolo", "tile", "portable"}

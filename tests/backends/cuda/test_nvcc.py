@@ -124,7 +124,7 @@ def hopper_tiles() -> list[Tile]:
 @pytest.mark.parametrize("tile", hopper_tiles(), ids=str)
 def test_tensor_core_kernels_compile_for_hopper(tmp_path: Path, tile: Tile) -> None:
     defines = DEFINES["float16"] if tile.mode == 0 else ()
-    compile_text(tiles.source(tile), tmp_path, ("90a",), defines)
+    compile_text(tile.text(), tmp_path, ("90a",), defines)
 
 
 def portable_tiles() -> list[MmaTile | FewChannelsTile]:
@@ -153,7 +153,7 @@ def test_portable_tensor_core_kernels_compile_for_every_architecture(
     tmp_path: Path, tile: MmaTile | FewChannelsTile
 ) -> None:
     defines = DEFINES["float16"] if tiles.reads_halves(tile.mode) else ()
-    compile_text(tiles.source(tile), tmp_path, ARCHITECTURES[1:], defines)
+    compile_text(tile.text(), tmp_path, ARCHITECTURES[1:], defines)
 
 
 @pytest.mark.slow
@@ -163,4 +163,4 @@ def test_portable_tensor_core_kernels_compile_for_turing(tmp_path: Path) -> None
             MmaTile(64, 64, 32, 32, 64, 2, 3, mode, 2),
             FewChannelsTile(3, 3, 3, 32, 64 << 10, mode, 4),
         ):
-            compile_text(tiles.source(tile), tmp_path, ("75",), DEFINES["float16"])
+            compile_text(tile.text(), tmp_path, ("75",), DEFINES["float16"])

@@ -226,6 +226,6 @@ def test_a_product_and_a_shift_divide() -> None:
 
 def test_a_text_includes_each_header_once() -> None:
     op = convolution(64, 64)
-    text = tiles.source(conv.ALGORITHMS["implicit_gemm_64x64x4_split1"].tile(HALVES, op))
+    text = conv.ALGORITHMS["implicit_gemm_64x64x4_split1"].tile(HALVES, op).text()
     assert '#include "' not in text
     assert text.count("typedef half real;") == 1

@@ -188,7 +188,7 @@ def test_kernels_of_variants_are_compiled_together_before_any_is_measured(
     device: HostDevice, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[object] = []
-    monkeypatch.setattr(tune_layers.tiles, "compiled_from", lambda tile, capability: tile)
+    monkeypatch.setattr(tune_layers.compiler, "source", lambda unit, *_: unit)
     monkeypatch.setattr(
         tune_layers.compile_children,
         "compile_all",
@@ -218,7 +218,7 @@ def test_what_is_not_compiled_in_time_is_measured_when_the_network_is_loaded_aga
         kernels = ((each, getattr(each, "kernel", "")) for each in wanted)
         return {each for each, kernel in kernels if not is_slow or kernel != "sm90_splitk"}
 
-    monkeypatch.setattr(tune_layers.tiles, "compiled_from", lambda tile, capability: tile)
+    monkeypatch.setattr(tune_layers.compiler, "source", lambda unit, *_: unit)
     monkeypatch.setattr(tune_layers.compile_children, "compile_all", compile_all)
     plan, choices = network(64), {}
     tune_layers.Tuner(device.context, choices).tune(Lowered(plan, HOPPER), 1)

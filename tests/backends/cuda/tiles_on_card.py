@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.driver import tiles
+from engine.backends.cuda.driver import compiler
 from engine.plan.build import Plan
 from engine.plan.ops import Constant, Conv2d, Tensor
 from engine.plan.shapes import Shape, Window
@@ -122,7 +122,8 @@ def compile_together(
         None
     }
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda tile: tiles.compiled_from(tile, target.capability).image(), wanted))
+        facts = target.capability, target.precision
+        list(pool.map(lambda tile: compiler.source(tile, *facts).image(), wanted))
 
 
 def assert_near(got: Array, expected: Array, tolerance: float, name: str) -> None:

@@ -1,15 +1,19 @@
-"""Compile the kernels: each file for each precision and architecture, cached on disk."""
+"""Compile the kernels, unit by unit, for a precision and a card; the cache on disk keeps them.
+
+kernels/README.md tells what is compiled when.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from engine.backends.cuda.driver import compile_cache, library, nvrtc
 from engine.backends.cuda.kernels import sources
@@ -111,13 +115,13 @@ def _toolkit(_: library.Surroundings) -> Toolkit:
 @lru_cache(maxsize=1)
 def translation_unit() -> str:
     """Return all portable kernels after the activations; #line directives name the real files."""
-    known = sources.compiled_together()
+    known = sources.portable()
     return _joined({path: known[path] for path in sorted(known) if path.endswith(".cu")})
 
 
 def _joined(files: Mapping[str, str]) -> str:
     """Return some files of kernels after the activations and all headers."""
-    known = sources.compiled_together()
+    known = sources.portable()
     headers = (path for path in known if path.endswith(".cuh") and path != _FUNCTIONS)
     order = [*_HEADERS, *sorted(set(headers) - {*_HEADERS})]
     texts = {**{path: known[path] for path in order}, **files}
@@ -132,11 +136,41 @@ def _joined(files: Mapping[str, str]) -> str:
     )
 
 
-class Unit(NamedTuple):
-    """What is compiled at once: one portable kernel, or both of SCALAR_AND_PACKED."""
+class Unit(ABC):
+    """What is compiled at once and loaded as one module: a portable kernel or a tile."""
+
+    @property
+    @abstractmethod
+    def seconds(self) -> float:
+        """About how long it takes to compile."""
+
+    @property
+    def for_nvrtc(self) -> bool:
+        """Whether NVRTC compiles it: in half the time of nvcc, for which a first run waits."""
+        return True
+
+    @abstractmethod
+    def text(self) -> str: ...
+
+    @abstractmethod
+    def options(self, precision: str) -> tuple[str, ...]:
+        """Return the options of the compiler."""
+
+
+@dataclass(frozen=True)
+class Portable(Unit):
+    """A kernel outside conv/mma and conv/sm90, or both of SCALAR_AND_PACKED."""
 
     file: str  # as in "ops/add.cu"
     name: str
+    seconds = 0.1
+
+    @property
+    def for_nvrtc(self) -> bool:
+        return self.file != _BY_PYCUDA
+
+    def options(self, precision: str) -> tuple[str, ...]:
+        return _DEFINES[precision]
 
     def text(self) -> str:
         """Return the kernel with what it includes.
@@ -144,7 +178,7 @@ class Unit(NamedTuple):
         The other kernels of its file become templates that nothing instantiates, so that a first
         run does not wait for them.
         """
-        text = sources.compiled_together()[self.file]
+        text = sources.portable()[self.file]
         text = _PAIR.sub(lambda pair: pair[0] if pair[1] == self.name else "", text)
         text = _KERNEL.sub(lambda kernel: self._declaration(*kernel.group(0, 1)), text)
         return _joined({self.file: text})
@@ -154,19 +188,19 @@ class Unit(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _units() -> dict[str, Unit]:
+def _units() -> dict[str, Portable]:
     """Map every portable kernel to its unit."""
     found = {}
-    for path, text in sources.compiled_together().items():
+    for path, text in sources.portable().items():
         if path.endswith(".cu"):
-            found.update({name: Unit(path, name) for name, _ in _KERNEL.findall(text)})
+            found.update({name: Portable(path, name) for name, _ in _KERNEL.findall(text)})
             for name, _ in _PAIR.findall(text):
-                found[name] = found[f"{name}_packed"] = Unit(path, name)
+                found[name] = found[f"{name}_packed"] = Portable(path, name)
     return found
 
 
-def unit_of(kernel: str) -> Unit:
-    """Return what a portable kernel is compiled with."""
+def unit_of(kernel: str) -> Portable:
+    """Return the unit of a portable kernel."""
     return _units()[kernel]
 
 
@@ -208,7 +242,7 @@ def signatures(text: str) -> dict[str, dict[str, Any]]:
 
 
 def parameters(kernel: str) -> dict[str, Any]:
-    """Return the parameters of a kernel that is compiled together with others."""
+    """Return the parameters of a portable kernel."""
     return _signatures()[kernel]
 
 
@@ -236,7 +270,7 @@ def _c_type(kernel: str, kind: str) -> Any:
 
 @dataclass(frozen=True)
 class Source:
-    """The text of kernels and everything else that decides what is made of it."""
+    """The text of a unit and everything else that decides what is made of it."""
 
     text: str
     defines: tuple[str, ...]
@@ -273,13 +307,10 @@ class Source:
         return toolkit(self.capability if self.for_nvrtc else None)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=384)
 def source(unit: Unit, capability: tuple[int, int], precision: str) -> Source:
-    """Return the source of one portable kernel.
-
-    NVRTC compiles it in half the time that nvcc takes, which a first run waits for.
-    """
-    return Source(unit.text(), _DEFINES[precision], capability, unit.file != _BY_PYCUDA)
+    """Return the source of a unit; that of a tile is the same for every precision."""
+    return Source(unit.text(), unit.options(precision), capability, unit.for_nvrtc)
 
 
 def compile_first(capability: tuple[int, int]) -> None:

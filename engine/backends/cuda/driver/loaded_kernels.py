@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
-from engine.backends.cuda.driver import compiler, tiles
+from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.driver.compiler import EARLY_STARTS, Unit
 from engine.backends.cuda.driver.launch import Function, Module
 from engine.backends.cuda.driver.tiles import Tile
@@ -28,8 +28,8 @@ class Kernels:
         self._capability = capability
         self._precision = precision
         self._is_early = capability >= EARLY_STARTS
-        self._modules: dict[Unit | Tile, Module] = {}
-        self._functions: dict[tuple[Unit | Tile, str, int], Function] = {}
+        self._modules: dict[Unit, Module] = {}
+        self._functions: dict[tuple[Unit, str, int], Function] = {}
 
     def launch(
         self,
@@ -59,40 +59,31 @@ class Kernels:
         while self._modules:
             self._modules.popitem()[1].close()
 
-    def is_loaded(self, module: Unit | Tile) -> bool:
-        return module in self._modules
+    def is_loaded(self, unit: Unit) -> bool:
+        return unit in self._modules
 
-    def load(self, module: Unit | Tile, image: bytes) -> None:
+    def load(self, unit: Unit, image: bytes) -> None:
         """Load what `image` returned."""
-        self._modules[module] = Module(image)
+        self._modules[unit] = Module(image)
 
-    def _function(self, module: Unit | Tile, name: str, shared: int) -> Function:
-        key = module, name, shared
+    def _function(self, unit: Unit, name: str, shared: int) -> Function:
+        key = unit, name, shared
         if key not in self._functions:
-            if not self.is_loaded(module):
-                self.load(module, self.image(module))
-            self._functions[key] = self._modules[module].function(name, shared=shared)
+            if not self.is_loaded(unit):
+                self.load(unit, self.image(unit))
+            self._functions[key] = self._modules[unit].function(name, shared=shared)
         return self._functions[key]
 
-    def image(self, module: Unit | Tile) -> bytes:
-        """Return a compiled module, from the cache if possible; any thread may call this."""
-        if isinstance(module, Tile):
-            return tiles.compiled_from(module, self._capability).image()
-        return compiler.source(module, self._capability, self._precision).image()
+    def image(self, unit: Unit) -> bytes:
+        """Return a compiled unit, from the cache if possible; any thread may call this."""
+        return compiler.source(unit, self._capability, self._precision).image()
 
 
-def load_together(wanted: Iterable[tuple[Kernels, Unit | Tile]]) -> None:
-    """Compile what is missing, on all cores at once, and load it."""
+def load_together(wanted: Iterable[tuple[Kernels, Unit]]) -> None:
+    """Compile what is missing on all cores, what takes longest first, and load it."""
     missing = [(kernels, each) for kernels, each in wanted if not kernels.is_loaded(each)]
-    missing.sort(key=lambda pair: _turn(pair[1]))
+    missing.sort(key=lambda pair: -pair[1].seconds)
     with closing(ThreadPool(usable_cores(), "cuda-compile")) as pool:
         images = [pool.submit(kernels.image, each) for kernels, each in missing]
         for (kernels, each), image in zip(missing, images, strict=True):
             kernels.load(each, image.result())
-
-
-def _turn(module: Unit | Tile) -> int:
-    """Return in which turn to compile: what takes longest comes first, so that no core waits."""
-    if isinstance(module, Unit):
-        return 2
-    return 0 if getattr(module, "yolo", 0) else 1  # 0.5 and 0.3 s; a unit takes less than 0.1

@@ -1,15 +1,15 @@
-"""Tensor-core kernels, compiled for one tile shape at a time when it is first used."""
+"""Tensor-core kernels, of which each tile shape is a unit of compilation."""
 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar, cast, get_origin, get_type_hints
 
-from engine.backends.cuda.driver.compiler import Source, activate_function
+from engine.backends.cuda.driver.compiler import Unit, activate_function
 from engine.backends.cuda.kernels import sources
 
 MODES = {"float16": 0, "tf32": 1, "float32": 2, "int8": 4}  # MODE of the kernels
@@ -19,7 +19,7 @@ AnyTile = TypeVar("AnyTile", bound="Tile")
 _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 
 
-class Tile(ABC):
+class Tile(Unit):
     """A kernel of kernels/conv/mma or sm90 for one tile shape: a frozen dataclass.
 
     A field whose type is annotated with a name, as in Annotated[int, "BM"], is a macro of its
@@ -36,6 +36,32 @@ class Tile(ABC):
         own: Any = type(algorithm)
         names = _field_names(kind) & _field_names(own)
         return cls(**{name: getattr(algorithm, name) for name in names}, **others)
+
+    @property
+    def seconds(self) -> float:
+        return 0.5 if getattr(self, "yolo", 0) else 0.3
+
+    def options(self, precision: str) -> tuple[str, ...]:
+        is_fast = reads_halves(self.mode) or self.mode == MODES["int8"]
+        return ("-DSTORE_HALF", "-use_fast_math") if is_fast else ()
+
+    def text(self) -> str:
+        """Return the kernel for this shape, with all includes expanded."""
+        known = sources.by_name()
+        included = set()
+
+        def contents(match: re.Match[str]) -> str:
+            name = match.group(1)
+            if name in included:
+                return ""
+            included.add(name)
+            text = self.headers[name] if name in self.headers else known[name]
+            return _INCLUDE.sub(contents, text).replace("#pragma once", "")
+
+        heads = [f"#define {name} {value}" for name, value in self.defines.items()]
+        heads += [f"#define MODE {self.mode}", f"#define HALVES {int(reads_halves(self.mode))}"]
+        text = known[f"{self.kernel}.cu"]
+        return "\n".join([*heads, activate_function(), _INCLUDE.sub(contents, text)])
 
     @property
     def defines(self) -> Mapping[str, int]:
@@ -83,29 +109,3 @@ def _macros(kind: type[Tile]) -> dict[str, tuple[str, ...]]:
 
 def reads_halves(mode: int) -> bool:
     return mode in (MODES["float16"], EXACT_HALVES)
-
-
-def source(tile: Tile) -> str:
-    """Return the kernel's text for one tile with all includes expanded."""
-    known = sources.by_name()
-    included = set()
-
-    def contents(match: re.Match[str]) -> str:
-        name = match.group(1)
-        if name in included:
-            return ""
-        included.add(name)
-        text = tile.headers[name] if name in tile.headers else known[name]
-        return _INCLUDE.sub(contents, text).replace("#pragma once", "")
-
-    heads = [f"#define {name} {value}" for name, value in tile.defines.items()]
-    heads += [f"#define MODE {tile.mode}", f"#define HALVES {int(reads_halves(tile.mode))}"]
-    text = known[f"{tile.kernel}.cu"]
-    return "\n".join([*heads, activate_function(), _INCLUDE.sub(contents, text)])
-
-
-@lru_cache(maxsize=256)
-def compiled_from(tile: Tile, capability: tuple[int, int]) -> Source:
-    is_fast = reads_halves(tile.mode) or tile.mode == MODES["int8"]
-    defines = ("-DSTORE_HALF", "-use_fast_math") if is_fast else ()
-    return Source(source(tile), defines, capability, for_nvrtc=True)

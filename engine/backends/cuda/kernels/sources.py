@@ -23,6 +23,6 @@ def by_name() -> Mapping[str, str]:
     return {path.rpartition("/")[2]: text for path, text in kernels().items()}
 
 
-def compiled_together() -> Mapping[str, str]:
-    """Return the texts that form one translation unit, by their paths."""
+def portable() -> Mapping[str, str]:
+    """Return the texts of the kernels that run on every card, and their headers, by their paths."""
     return {p: text for p, text in kernels().items() if not p.startswith(_TILE_FOLDERS)}

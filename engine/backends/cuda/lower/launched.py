@@ -1,7 +1,7 @@
 """Which kernels a plan launches, found by a rehearsal: its op functions run on a stand-in.
 
-They are compiled and loaded together before the first run, on all cores. A kernel that the
-rehearsal misses is loaded when it is launched.
+Their units are compiled and loaded together before the first run. A unit that the rehearsal misses
+is loaded when it is launched.
 """
 
 from __future__ import annotations
@@ -32,18 +32,17 @@ class Launched:
 
     storing: Any = None
     units: set[Unit] = field(default_factory=set)
-    tiles: set[Tile] = field(default_factory=set)
 
     def launch(self, name: str, *_: object, **__: object) -> None:
         self.units.add(unit_of(name))
 
     def tile(self, tile: Tile) -> Any:
-        self.tiles.add(tile)
+        self.units.add(tile)
         return SimpleNamespace(launch=_do_nothing)
 
 
-def kernels_of(lowered: Lowered) -> Mapping[str, Launched]:
-    """Return what a program of this plan launches, by precision."""
+def units_of(lowered: Lowered) -> Mapping[str, set[Unit]]:
+    """Return the units that a program of this plan launches, by precision."""
     precision = lowered.target.precision
     has_several = precision in ("float16", "int8")
     known = {each: Launched() for each in (precision, *(_STORED if has_several else ()))}
@@ -79,8 +78,8 @@ def kernels_of(lowered: Lowered) -> Mapping[str, Launched]:
     for step in lowered.steps:
         tile = step.tile(lowered.target)
         if tile is not None:
-            own.storing(lowered.target.of(step.op).precision).tiles.add(tile)
-    return known
+            own.storing(lowered.target.of(step.op).precision).units.add(tile)
+    return {each: launched.units for each, launched in known.items()}
 
 
 def _do_nothing(*_: object, **__: object) -> None: ...

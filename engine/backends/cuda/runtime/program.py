@@ -577,7 +577,7 @@ def _load_kernels(context: Context, lowered: Lowered) -> None:
     Errors are not reported here: the step that needs a kernel will fail to load it again.
     """
     load_together(
-        (context.kernels(precision), each)
-        for precision, kernels in launched.kernels_of(lowered).items()
-        for each in kernels.units | kernels.tiles
+        (context.kernels(precision), unit)
+        for precision, units in launched.units_of(lowered).items()
+        for unit in units
     )

@@ -25,7 +25,7 @@ from engine.backends.cuda.driver.compiler import Source
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.driver.worker import ClosedError
 from engine.backends.cuda.kernels import sources
-from engine.backends.cuda.lower.launched import kernels_of
+from engine.backends.cuda.lower.launched import units_of
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.backends.cuda.tune import tune_network
@@ -276,19 +276,19 @@ def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> se
         for choice in shortlist(target, op):
             tile = conv.get(choice).tile(target.of(op), op)
             if tile:
-                wanted[tile] = tiles.compiled_from(tile, target.capability)
+                wanted[tile] = compiler.source(tile, target.capability, target.precision)
             if tile is None or choice.unfused:
-                others |= _portable(alone(target, op, choice))
+                others |= _sources(alone(target, op, choice))
     ready = compile_children.compile_all({*wanted.values(), *others}, limit)
     return {tile for tile, source in wanted.items() if source not in ready}
 
 
-def _portable(lowered: Lowered) -> set[Source]:
+def _sources(lowered: Lowered) -> set[Source]:
     capability = lowered.target.capability
     return {
         compiler.source(unit, capability, precision)
-        for precision, kernels in kernels_of(lowered).items()
-        for unit in kernels.units
+        for precision, units in units_of(lowered).items()
+        for unit in units
     }
 
 

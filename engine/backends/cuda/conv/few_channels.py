@@ -159,9 +159,10 @@ class FewChannels(Algorithm):
         tile, blocks_n = self.tile(gpu.target, op), self._blocks_n(op)
         is_wide = gpu[op.src] % _PIECE_BYTES == 0 and gpu.pitch(op.src) % tile.piece == 0
         tile = replace(tile, is_wide=is_wide)
+        known = gpu.arguments(op)
         arguments = Args.of(
-            gpu.arguments(op),
-            output=kernel_args.output(gpu, op, filters=op.out.shape.channels),
+            known,
+            output=kernel_args.output(gpu, op, known, filters=op.out.shape.channels),
             lines=blocks_n * self.columns,
             by_out_h=Divisor.by(op.out.shape.height),
             by_out_w=Divisor.by(op.out.shape.width),

@@ -182,9 +182,10 @@ class ImplicitGemm(Algorithm):
         tiles_n = self._tiles_n(gpu.target, op)
         taps, next_channel = divmod(tile.depth, each.channels)
         next_y, next_x = divmod(taps, op.kernel[1])
+        known = gpu.arguments(op)
         arguments = Args.of(
-            gpu.arguments(op),
-            output=kernel_args.output(gpu, op, filters=each.filters),
+            known,
+            output=kernel_args.output(gpu, op, known, filters=each.filters),
             parts=gpu.workspace,
             arrivals=gpu.array(op, "arrivals"),
             groups=each.count,

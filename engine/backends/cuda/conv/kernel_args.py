@@ -107,12 +107,12 @@ CORNER_PADDING = 8  # floats, as in the header
 Output = struct("epilogue.cuh", "Output")
 
 
-def output(gpu: Gpu, op: ops.Conv2d, *, filters: int) -> KernelArgs:
-    """Return the arguments for groups of `filters` filters each."""
+def output(gpu: Gpu, op: ops.Conv2d, known: Mapping[str, Any], *, filters: int) -> KernelArgs:
+    """Return what an epilogue takes of the known arguments, for groups of `filters` filters."""
     group_bytes = filters * gpu.target.bytes_of(op.out)
     fills_packs = filters == op.out.shape.channels or group_bytes % 16 == 0
     is_aligned = fills_packs and not {op.out, op.residual} & gpu.target.misaligned
-    return Output.of(gpu.arguments(op), is_aligned=int(is_aligned))
+    return Output.of(known, is_aligned=int(is_aligned))
 
 
 def biases(op: ops.Conv2d, constants: Arrays, *, groups: int, lines: int) -> Array:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.plan import int8
 from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Conv2d, Head, Op, Tensor, values_of
+from engine.plan.ops import Constant, Conv2d, Head, Op, Tensor, values_of
 from engine.plan.shapes import Window
 
 if TYPE_CHECKING:
@@ -55,14 +55,16 @@ def arguments_of(gpu: Gpu, op: Op | Head | None, src: Tensor, out: Tensor) -> di
 
 
 def _fields(gpu: Gpu, op: Op | Head) -> dict[str, Any]:
-    found: dict[str, Any] = dict(gpu.decoding.get(op, {}))
+    found: dict[str, Any] = dict(gpu.decoding[op]) if isinstance(op, Head) else {}
     for name, value in values_of(op).items():
         if isinstance(value, Tensor):
             found |= _place(gpu, name, value)
         elif isinstance(value, Window):
             found |= _window(value.padding, size=value.size, stride=value.stride)
-        else:
-            found[name] = value if isinstance(value, int | float) else gpu.array(op, name)
+        elif isinstance(value, int | float):
+            found[name] = value
+        elif value is None or isinstance(value, Constant):
+            found[name] = gpu.array(op, name)
     if isinstance(op, Conv2d):
         found |= _of_convolution(gpu, op)
     if hasattr(op, "activation"):

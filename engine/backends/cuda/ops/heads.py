@@ -49,14 +49,18 @@ def _launch(gpu: Gpu, kernel: str, head: ops.Head, **own: int) -> None:
     gpu.launch_op(kernel, head, gpu.rows(head.src) * cells(head), **own)
 
 
+def _anchors(gpu: Gpu, head: ops.YoloHead | ops.RegionHead) -> dict[str, int]:
+    return {"anchors": gpu.array(head, "anchors"), "count": len(head.anchors)}
+
+
 def _relative_anchors(target: Target, head: ops.YoloHead, constants: Arrays) -> Arrays:
     return {"anchors": np.divide(head.anchors, head.network).astype(np.float32)}
 
 
 @runs(ops.YoloHead, prepare=_relative_anchors)
 def yolo_candidates(gpu: Gpu, head: ops.YoloHead) -> None:
-    own = {"count": len(head.anchors), "box": 8 if head.sigmas else 4}
-    _launch(gpu, "yolo_candidates", head, point=_POINTS[head.point], **own)
+    own = {"box": 8 if head.sigmas else 4, "point": _POINTS[head.point]}
+    _launch(gpu, "yolo_candidates", head, **_anchors(gpu, head), **own)
 
 
 def _region_arrays(target: Target, head: ops.RegionHead, constants: Arrays) -> Arrays:
@@ -74,7 +78,7 @@ def _tree_scratch(target: Target, head: ops.RegionHead) -> int:
 @runs(ops.RegionHead, prepare=_region_arrays, workspace=_tree_scratch)
 def region_candidates(gpu: Gpu, head: ops.RegionHead) -> None:
     width, height = head.grid
-    own = {"height": height, "width": width, "count": len(head.anchors)}
+    own = {"height": height, "width": width, **_anchors(gpu, head)}
     kernel = "region_candidates"
     if head.tree_parents:
         kernel = "tree_candidates"

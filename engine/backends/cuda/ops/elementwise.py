@@ -15,6 +15,7 @@ VALUES: dict[type[ops.Op], str] = {
     ops.BlockSum: "block_sum",
     ops.Clip: "clip",
     ops.Crop: "crop",
+    ops.Load: "spread",
     ops.MaxPoolDepth: "max_pool_depth",
     ops.Mix: "mix",
     ops.Normalise: "normalise",
@@ -110,8 +111,3 @@ def multiply(gpu: Gpu, op: ops.Multiply) -> None:
         factor_pixel=pitch if factor.area > 1 else 0,
         factor_channel=1 if factor.channels > 1 else 0,
     )
-
-
-@runs(ops.Load)
-def load(gpu: Gpu, op: ops.Load) -> None:
-    gpu.launch_map("spread", op.out, op.out, values=gpu.array(op, "constant"))

@@ -3,7 +3,7 @@
 //   mix     out = gate * yes + (1 - gate) * no
 //   clip    out = min(max(src, -limit), limit)
 //   repair  out = src where finite, else 1 / flat index (0 for index 0)
-//   spread  out = values, the same for each row
+//   spread  out = constant, the same for each row
 //
 // Work item  one value.
 #include "common.cuh"
@@ -46,13 +46,13 @@ extern "C" __global__ void repair(const real* __restrict__ src, real* __restrict
     }
 }
 
-extern "C" __global__ void spread(
-    const float* __restrict__ values, real* __restrict__ out, int rows, int channels, int area, int out_pitch)
+extern "C" __global__ void spread(const float* __restrict__ constant, real* __restrict__ out, int rows,
+    int channels, int area, int out_pitch)
 {
     after_previous_kernel();
     const int size = channels * area;
     GRID_STRIDE(flat, rows * size)
     {
-        put(out + nhwc_offset(flat, channels, area, out_pitch), values[flat % size]);
+        put(out + nhwc_offset(flat, channels, area, out_pitch), constant[flat % size]);
     }
 }

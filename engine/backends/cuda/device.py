@@ -30,7 +30,7 @@ from engine.backends.cuda.runtime.jpeg_decoder import CardJpegDecoder
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.backends.cuda.runtime.trials import Trials
 from engine.backends.cuda.tune import tune_layers
-from engine.backends.cuda.tune.few_kernels import with_few_kernels
+from engine.backends.cuda.tune.few_tiles import with_few_tiles
 from engine.backends.cuda.tune.measure import PLAIN, measure, shortlist
 from engine.errors import DeviceError, InputError, suggest
 from engine.passes import FUSING
@@ -97,7 +97,7 @@ class CudaDevice:
         if limit and not is_later:
             self._tune(fused, limit, as_a_whole=graph)
         chosen = self._with_choices(fused)
-        lowered = lowering.place(with_few_kernels(chosen) if is_later else chosen)
+        lowered = lowering.place(with_few_tiles(chosen) if is_later else chosen)
         program = CudaProgram(self._context, lowered, has_graphs=graph)
         self._programs.add(program)
         try:

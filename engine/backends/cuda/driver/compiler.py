@@ -28,7 +28,7 @@ _FUNCTIONS = "functions.cuh"  # joined before the activations
 _FIRST = ("leave", "yolo_candidates")
 _BY_PYCUDA = "conv/im2col.cu"  # which PyCUDA compiles by nvcc, where there is one
 _LOCAL_INCLUDE = re.compile(r'^#include ".*$|^#pragma once$', re.MULTILINE)
-_DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",), "int8": ("-DSTORE_INT8",)}
+_OPTIONS = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",), "int8": ("-DSTORE_INT8",)}
 
 _ENTRY = re.compile(r'extern "C" __global__ void(?: __launch_bounds__\([^)]*\))?')
 _KERNEL = re.compile(rf"{_ENTRY.pattern}\s+(\w+)\(([^)]*)\)")
@@ -170,7 +170,7 @@ class Portable(Unit):
         return self.file != _BY_PYCUDA
 
     def options(self, precision: str) -> tuple[str, ...]:
-        return _DEFINES[precision]
+        return _OPTIONS[precision]
 
     def text(self) -> str:
         """Return the kernel with what it includes.
@@ -273,7 +273,7 @@ class Source:
     """The text of a unit and everything else that decides what is made of it."""
 
     text: str
-    defines: tuple[str, ...]
+    options: tuple[str, ...]
     capability: tuple[int, int]
     for_nvrtc: bool = False  # if it is there
 
@@ -286,7 +286,7 @@ class Source:
         return stored
 
     def compile_now(self) -> bytes:
-        return compile_image(self.text, self.defines, self.capability, self._toolkit)
+        return compile_image(self.text, self.options, self.capability, self._toolkit)
 
     def keep(self, image: bytes) -> None:
         """Put what was compiled elsewhere into the cache."""
@@ -299,7 +299,7 @@ class Source:
 
     @property
     def _key(self) -> str:
-        facts = [self.text, *self.defines, str(self.capability), self._toolkit.identity]
+        facts = [self.text, *self.options, str(self.capability), self._toolkit.identity]
         return compile_cache.key_of(facts)
 
     @property
@@ -321,7 +321,7 @@ def compile_first(capability: tuple[int, int]) -> None:
 
 
 def compile_image(
-    source: str, defines: tuple[str, ...], capability: tuple[int, int], tools: Toolkit
+    source: str, options: tuple[str, ...], capability: tuple[int, int], tools: Toolkit
 ) -> bytes:
     """Compile to a cubin, or to PTX for the driver if the card is newer than the toolkit."""
     number = capability[0] * 10 + capability[1]
@@ -347,11 +347,11 @@ def compile_image(
     suffix = "a" if is_exact and number == 90 else ""
     target = f"{'sm' if is_exact else 'compute'}_{max(known)}{suffix}"
     if tools.nvcc is None:
-        return nvrtc.compile_source(source, target, defines)
-    return _compile_with_nvcc(source, target, defines, tools.nvcc)
+        return nvrtc.compile_source(source, target, options)
+    return _compile_with_nvcc(source, target, options, tools.nvcc)
 
 
-def _compile_with_nvcc(source: str, target: str, defines: tuple[str, ...], nvcc: str) -> bytes:
+def _compile_with_nvcc(source: str, target: str, options: tuple[str, ...], nvcc: str) -> bytes:
     from pycuda.compiler import compile as compile_source
     from pycuda.driver import CompileError
 
@@ -361,7 +361,7 @@ def _compile_with_nvcc(source: str, target: str, defines: tuple[str, ...], nvcc:
         compiled: bytes = compile_source(
             source,
             nvcc=nvcc,
-            options=["-std=c++17", *defines],
+            options=["-std=c++17", *options],
             no_extern_c=True,
             arch=target,
             cache_dir=False,

@@ -1,4 +1,4 @@
-"""A network that is not tuned yet runs with few kernels, which take little more time."""
+"""A network that is not tuned yet runs with few tiles, which take little more time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.ops.target import Target
-from engine.backends.cuda.tune import few_kernels
-from engine.backends.cuda.tune.few_kernels import with_few_kernels
+from engine.backends.cuda.tune import few_tiles
+from engine.backends.cuda.tune.few_tiles import with_few_tiles
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import FUSING, optimise
@@ -39,7 +39,7 @@ def convolutions(lowered: Lowered) -> list[Conv2d]:
     return [op for op in lowered.plan.ops if isinstance(op, Conv2d)]
 
 
-def kernels(lowered: Lowered) -> set[Tile | None]:
+def tiles_of(lowered: Lowered) -> set[Tile | None]:
     target = lowered.target
     chosen = {op: conv.choose(target, op) for op in convolutions(lowered)}
     return {conv.get(choice).tile(target.of(op), op) for op, choice in chosen.items()} - {None}
@@ -50,10 +50,10 @@ def kernels(lowered: Lowered) -> set[Tile | None]:
     [(HOPPER, "float32"), (HOPPER, "float16"), (AMPERE, "tf32"), (AMPERE, "float16")],
 )
 @pytest.mark.parametrize("name", ["codes", "yolov4-tiny"])
-def test_fewer_kernels_take_little_longer(name, precision, card):
+def test_fewer_tiles_take_little_longer(name, precision, card):
     usual = fused(name, precision, card)
-    few = with_few_kernels(usual)
-    assert len(kernels(few)) < len(kernels(usual))
+    few = with_few_tiles(usual)
+    assert len(tiles_of(few)) < len(tiles_of(usual))
     for op in convolutions(usual):
         target = usual.target.of(op)
         ours, theirs = (
@@ -66,7 +66,7 @@ def test_fewer_kernels_take_little_longer(name, precision, card):
 def test_only_a_network_that_is_tuned_later_runs_so(waits, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        device, "with_few_kernels", lambda fused: asked.append(fused) or with_few_kernels(fused)
+        device, "with_few_tiles", lambda fused: asked.append(fused) or with_few_tiles(fused)
     )
     monkeypatch.setattr(device, "improve_later", lambda *_: None)
     with on_tape(HostDevice(runs_kernels=False)) as host:
@@ -77,7 +77,7 @@ def test_only_a_network_that_is_tuned_later_runs_so(waits, monkeypatch):
 
 
 def test_every_choice_is_one_that_can_run():
-    few = with_few_kernels(fused("yolov4-tiny", "float16", HOPPER))
+    few = with_few_tiles(fused("yolov4-tiny", "float16", HOPPER))
     for op in convolutions(few):
         choice = few.target.measured[conv.signature(few.target, op)]
         assert conv.choose(few.target, op) == choice
@@ -85,7 +85,7 @@ def test_every_choice_is_one_that_can_run():
 
 def test_what_was_measured_stays():
     usual = fused("yolov4-tiny", "float16", HOPPER)
-    few = with_few_kernels(usual)
+    few = with_few_tiles(usual)
     changed = next(
         op
         for op in convolutions(usual)
@@ -93,14 +93,14 @@ def test_what_was_measured_stays():
     )
     measured = {conv.signature(usual.target, changed): conv.choose(usual.target, changed)}
     tuned = replace(usual, target=replace(usual.target, measured=measured))
-    assert conv.choose(with_few_kernels(tuned).target, changed) == Choice(*measured.popitem()[1])
+    assert conv.choose(with_few_tiles(tuned).target, changed) == Choice(*measured.popitem()[1])
     assert not measured
 
 
-def test_a_kernel_much_slower_than_the_usual_one_is_not_taken(monkeypatch):
+def test_a_tile_much_slower_than_the_usual_one_is_not_taken(monkeypatch):
     usual = fused("yolov4-tiny", "float16", HOPPER)
-    monkeypatch.setattr(few_kernels, "_SLOWER", 1.0)
-    few = with_few_kernels(usual)
+    monkeypatch.setattr(few_tiles, "_SLOWER", 1.0)
+    few = with_few_tiles(usual)
     for op in convolutions(usual):
         ours, theirs = (
             conv.get(conv.choose(each.target, op)).estimate(usual.target.of(op), op)

@@ -257,7 +257,7 @@ def arguments(
     gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile, *, blocks: int, inbox: int = 0
 ) -> KernelArgs:
     """Return the arguments for a grid of `blocks`, each of which prefetches some next weights."""
-    grid, tiles_n, kept = finished(op), tile.across(op), kept_by(op)
+    grid, tiles_n = finished(op), tile.across(op)
     step = 1 if op.pool is None else 2
     slices_of_tap = -(-op.src.shape.channels // tile.depth)
     written, residual_bytes = {op.out, op.residual}, 0
@@ -267,8 +267,6 @@ def arguments(
     next_weights, next_bytes = gpu.next_weights
     return Args.of(
         gpu.arguments(op),
-        kept=gpu[kept] if kept else 0,
-        kept_pitch=gpu.pitch(kept) if kept else 0,
         stride_y=op.stride[0] * step,
         stride_x=op.stride[1] * step,
         next=next_weights,

@@ -134,8 +134,8 @@ def commands() -> list[str]:
 
 
 def summary(command: str) -> str:
-    """Return the first line of a command's help."""
-    return (import_module(f"engine.cli.{command}").__doc__ or "").splitlines()[0]
+    """Return the first line of a command's help, which `python -OO` leaves out."""
+    return (import_module(f"engine.cli.{command}").__doc__ or "").partition("\n")[0]
 
 
 def parser_of(command: str, module: ModuleType | None = None) -> Parser:

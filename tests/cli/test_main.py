@@ -39,6 +39,13 @@ def test_help_names_every_command_with_its_first_sentence(capsys):
         assert line.rstrip().endswith(".")
 
 
+def test_help_without_docstrings_names_every_command():
+    command = [sys.executable, "-OO", "-m", "engine", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert not done.stderr
+    assert set(cli.commands()) <= set(done.stdout.split())
+
+
 def test_without_a_command_help_goes_to_stderr_and_the_status_is_usage(capsys):
     assert cli.main([]) == 2
     shown = capsys.readouterr()

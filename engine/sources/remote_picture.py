@@ -129,6 +129,8 @@ class RemotePicture:
         except URLError as error:
             if isinstance(error.reason, gaierror):
                 raise OSError("host name not found") from None
+            if isinstance(error.reason, TimeoutError):  # also that of TLS
+                raise OSError(f"no answer for {self.read_timeout:g} s") from None
             raise OSError(str(error.reason)) from None
         except TimeoutError:
             raise OSError(f"no data for {self.read_timeout:g} s") from None

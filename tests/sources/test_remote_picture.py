@@ -113,6 +113,13 @@ def test_addresses_without_a_server_are_image_errors(address):
         read(RemotePicture(address))
 
 
+def test_a_server_that_does_not_answer_tls_is_named_in_words():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"https://127.0.0.1:{silent.getsockname()[1]}/a.png"
+        with pytest.raises(ImageError, match=r"cannot be read: no answer for 0\.2 s"):
+            read(RemotePicture(address, read_timeout=0.2))
+
+
 @pytest.mark.parametrize("kind", DRIPS)
 def test_an_address_that_drips_ends_in_time(dripping, kind):
     picture = RemotePicture(dripping(*DRIPS[kind]), read_timeout=5, total_timeout=0.5)
@@ -144,7 +151,7 @@ def full():
 @pytest.mark.skipif(sys.platform != "linux", reason="others refuse what does not fit the backlog")
 @pytest.mark.parametrize(
     ("ends", "reason"),
-    [("stopped", "interrupted"), ("total_timeout", "not finished"), ("read_timeout", "timed out")],
+    [("stopped", "interrupted"), ("total_timeout", "not finished"), ("read_timeout", "no answer")],
 )
 def test_a_connection_that_is_not_made_ends_at_once(full, ends, reason):
     limits = {} if ends == "stopped" else {ends: 0.3}

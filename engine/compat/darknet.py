@@ -42,6 +42,7 @@ from engine.compat.darknet_structures import (
 from engine.darknet.names import find_names, read_lines
 from engine.errors import InputError
 from engine.files.naming import shown
+from engine.version import __version__
 from engine.vision.boxes import Suppression
 from engine.vision.colours import colour_of
 from engine.vision.image import Picture, read
@@ -85,6 +86,7 @@ __all__ = [
     "load_net_custom",
     "load_network",
     "make_image",
+    "network_dimensions",
     "network_height",
     "network_predict_batch",
     "network_width",
@@ -98,6 +100,11 @@ __all__ = [
     "reset_rnn",
     "rgbgr_image",
     "set_gpu",
+    "set_output_stream",
+    "set_verbose",
+    "show_version_info",
+    "version_short",
+    "version_string",
 ]
 
 _log = logging.getLogger("engine")
@@ -108,7 +115,11 @@ Xywh = tuple[float, float, float, float]  # centre and size
 Decoded = tuple[str, str, Xywh]  # label, confidence in percent as text, box
 Scored = tuple[str, float, Xywh]  # label, probability, box
 
+_LEAVE_OUT = "Leave out the results of the class"
 _INSTEAD = {
+    "add_skipped_class": _LEAVE_OUT,
+    "clear_skipped_classes": _LEAVE_OUT,
+    "del_skipped_class": _LEAVE_OUT,
     "free_ptrs": "Python frees what is no longer used",
     "hasGPU": "Networks run on a GPU if there is one; set_gpu(-1) selects the CPU",
     "init_cpu": "Nothing has to be prepared; set_gpu(-1) selects the CPU",
@@ -182,6 +193,11 @@ def network_height(network: Network) -> int:
     return network.detector.size[1]
 
 
+def network_dimensions(network: Network) -> tuple[int, int, int]:
+    """Return width, height and channels of the network's input."""
+    return *network.detector.size, network.detector.graph.net.shape.channels
+
+
 def free_network_ptr(network: Network) -> None:
     network.detector.close()
 
@@ -189,6 +205,29 @@ def free_network_ptr(network: Network) -> None:
 def reset_rnn(network: Network) -> None:
     """Set the state of a recurrent network back to zero."""
     network.detector.reset()
+
+
+# ---------------------------------------------------------------- hank-ai's fork
+
+
+def version_string() -> bytes:
+    """Return the version of the engine, as bytes like those of ctypes."""
+    return __version__.encode()
+
+
+version_short = version_string
+
+
+def show_version_info() -> None:
+    print(f"engine {__version__}")
+
+
+def set_verbose(flag: bool | int) -> None:
+    """Do nothing, since loading prints nothing."""
+
+
+def set_output_stream(file: Text) -> None:
+    """Do nothing, since loading prints nothing that could go to a file."""
 
 
 # ---------------------------------------------------------------- images
@@ -222,8 +261,13 @@ def array_to_image(array: Array) -> tuple[IMAGE, Array]:
     return IMAGE(width, height, channels, values.view(Numbers)), values
 
 
-def load_image(path: Text, width: int, height: int) -> IMAGE:
-    """Read a picture as RGB; stretch it unless width or height is 0."""
+def load_image(path: Text, width: int, height: int, channels: int = 3) -> IMAGE:
+    """Read a picture as RGB; stretch it unless width or height is 0.
+
+    hank-ai's fork passes the number of channels, too: 3, or 0 for any.
+    """
+    if channels not in (0, 3):
+        raise InputError(f"load_image: expected 3 channels, got {channels}")
     picture = read(os.fsdecode(path), orient=False)
     size = (width, height) if width and height else picture.size
     pixels, _ = stretch(picture, size)

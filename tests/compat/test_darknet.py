@@ -82,6 +82,22 @@ def test_a_network_knows_its_size_names_and_colours(loaded):
     assert darknet.class_colors(names) == colours
 
 
+def test_the_functions_of_hank_ais_fork(loaded, picture, capsys):
+    network, *_ = loaded
+    darknet.set_output_stream(b"output.log")
+    darknet.set_verbose(True)
+    darknet.show_version_info()
+    assert capsys.readouterr().out == f"engine {engine.__version__}\n"
+    assert darknet.version_string() == darknet.version_short() == engine.__version__.encode()
+    width, height = network.detector.size
+    assert darknet.network_dimensions(network) == (width, height, 3)
+    assert darknet.load_image(str(picture).encode(), 8, 6, 3).data.size == 3 * 8 * 6
+    with pytest.raises(InputError, match="expected 3 channels, got 1"):
+        darknet.load_image(str(picture), 0, 0, 1)
+    with pytest.raises(AttributeError, match="Leave out the results"):
+        _ = darknet.add_skipped_class
+
+
 def test_detect_image_finds_what_the_engine_finds(loaded, model, picture):
     network, names, _ = loaded
     found = darknet.detect_image(network, names, image_of(picture), thresh=0.3)

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from engine.errors import InputError, suggest
 from engine.files.naming import shown
 from engine.serve.rejection import RejectedError
+from engine.serve.uploads import brief
 from engine.settings import Settings
 from engine.vision.classes import TypedClass, class_ids_of
 from engine.vision.hide import hidden_classes
@@ -127,7 +128,7 @@ def _yes_or_no(name: str, value: Any) -> bool:
     words = {"true": True, "1": True, "": True, "false": False, "0": False}
     word = str(value).lower()
     if word not in words or not isinstance(value, (str, bool)):
-        raise InputError(f"{name}: expected true or false, got {str(value)[:40]!r}")
+        raise InputError(f"{name}: expected true or false, got {_quoted(value)}")
     return words[word]
 
 
@@ -141,7 +142,12 @@ def _number(name: str, value: Any) -> float | int:
         return kind(value)
     except (TypeError, ValueError, OverflowError):
         expected = "a number" if kind is float else "an integer"
-        raise InputError(f"{name}: expected {expected}, got {str(value)[:40]!r}") from None
+        raise InputError(f"{name}: expected {expected}, got {_quoted(value)}") from None
+
+
+def _quoted(value: Any) -> str:
+    """Return text in quotes, and other values as JSON has them."""
+    return repr(value[:40]) if isinstance(value, str) else brief(value)
 
 
 def _classes(value: Any, labels: Sequence[str]) -> tuple[int, ...]:

@@ -72,14 +72,27 @@ class YOLO:
             raise InputError(f"model: {expected}, got {model!r}. See: python -m engine models list")
         self.model_name = str(model)
         self._files = files_of(Path(model), weights, names)
-        # not a method: a cycle of references would leave a dropped network to the cyclic collector
-        self._detectors = Detectors(partial(_loaded, self._files, self.model_name, task))
+        self._task = task
         self.overrides: dict[str, Any] = {"model": self.model_name}
         if task is not None:
             self.overrides["task"] = task
         self.callbacks = callbacks.none()
+        self._begin()
+
+    def _begin(self) -> None:
+        # not a method: a cycle of references would leave a dropped network to the cyclic collector
+        self._detectors = Detectors(partial(_loaded, self._files, self.model_name, self._task))
         self.predictor: Predictor | None = None  # of the latest call
         self._following: Following | None = None  # of the latest track()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy needs, also one in another process, which loads the network itself."""
+        kept = ("model_name", "_files", "_task", "overrides", "callbacks")
+        return {name: self.__dict__[name] for name in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
 
     def __repr__(self) -> str:
         return f"<YOLO: {self.model_name}>"

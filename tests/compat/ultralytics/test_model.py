@@ -1,5 +1,6 @@
 """YOLO: files, options and sources of ultralytics."""
 
+import copy
 import pickle
 import shutil
 import threading
@@ -35,6 +36,17 @@ def test_it_finds_what_the_engine_finds(model):
     assert result.names == {0: "cat", 1: "dog", 2: "cow"}
     assert model.names == model.model.names == result.names
     assert (model.task, model.device[:3]) == ("detect", "cpu")
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+def test_a_copy_loads_a_network_of_its_own(model, copied):
+    model.overrides["conf"] = 0.01
+    (expected,) = model("a.png", iou=1.0)
+    copy_of_it = copied(model)
+    model.close()
+    (result,) = copy_of_it("a.png", iou=1.0)
+    np.testing.assert_array_equal(result.boxes.data, expected.boxes.data)
+    assert copy_of_it.device == "cpu"
 
 
 @pytest.mark.parametrize("name", ["net.cfg", "net.weights", Path("net.cfg")])

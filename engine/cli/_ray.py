@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from engine import extras
 from engine.cli import FAILED, _model
 from engine.cli._ray_noise import without_false_alarm
+from engine.cli._ray_silence import Silence
 from engine.cli._stderr import print_stderr
 from engine.errors import InputError
 from engine.version import __version__
@@ -130,9 +131,11 @@ def run(arguments: argparse.Namespace, *, task: str = "detector", **options: Any
             redirect_stdout(sys.stderr),
             progress.of_run(arguments.out),
             fleet.ray_session(arguments.ray, model_bytes=model.size),
+            Silence(progress.print) as silence,
         ):
             progress.start()
             for result in run.process(left, model, resources, workers=arguments.workers):
+                silence.end()
                 progress.add(result.tally)
                 progress.add_problems(result.problems, result.failed_pictures)
     run.check_complete()

@@ -21,7 +21,7 @@ from engine.compat.ultralytics.metrics import Metrics
 from engine.compat.ultralytics.network_files import Files, files_of
 from engine.compat.ultralytics.options import Options, known, multiple_of_stride
 from engine.compat.ultralytics.predictor import Predictor
-from engine.compat.ultralytics.results import Results
+from engine.compat.ultralytics.results import ClassNames, Results, in_order
 from engine.compat.ultralytics.sources import Sources
 from engine.darknet.graph import named_task
 from engine.detector import Detector
@@ -77,6 +77,7 @@ class YOLO:
         if task is not None:
             self.overrides["task"] = task
         self.callbacks = callbacks.none()
+        self._names: dict[int, str] | None = None  # as in all later results
         self._begin()
 
     def _begin(self) -> None:
@@ -87,7 +88,7 @@ class YOLO:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy needs, also one in another process, which loads the network itself."""
-        kept = ("model_name", "_files", "_task", "overrides", "callbacks")
+        kept = ("model_name", "_files", "_task", "overrides", "callbacks", "_names")
         return {name: self.__dict__[name] for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -99,8 +100,14 @@ class YOLO:
 
     @property
     def names(self) -> dict[int, str]:
-        """Return the names of the classes by number."""
-        return dict(enumerate(self._any().labels))
+        """Return the names of the classes by number, which a program may change or replace."""
+        if self._names is None:
+            self._names = dict(enumerate(self._any().labels))
+        return self._names
+
+    @names.setter
+    def names(self, names: ClassNames) -> None:
+        self._names = dict(enumerate(in_order(names)))
 
     @property
     def model(self) -> YOLO:
@@ -275,7 +282,9 @@ class YOLO:
         detector = self._load(options)
         self.predictor = Predictor(options, self.callbacks, self._following)
         task = _task_of(detector)
-        return self.predictor.predict(detector, source, task=task, keeps=keeps, follow=follow)
+        return self.predictor.predict(
+            *(detector, source), task=task, keeps=keeps, follow=follow, names=self._names
+        )
 
     def _options(self, given: dict[str, Any], where: str = "predict()") -> Options:
         """Return the options of a call; those that are not given are in `overrides`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -65,10 +65,11 @@ class Predictor:
         task: str,
         keeps: bool,
         follow: Callable[[Any, str], Any] | None = None,
+        names: Mapping[int, str] | None = None,
     ) -> Iterator[Any]:
         """Return the Results of each picture; wrong arguments are errors before the first one.
 
-        `keeps` holds the pixels of files in memory.
+        `keeps` holds the pixels of files in memory. `names` replace those of the network.
         """
         is_one, options = is_single(source), self.args
         sources = [source] if is_one else source
@@ -98,7 +99,10 @@ class Predictor:
                     if follow is not None:
                         result = follow(result, result.path or item.name)
                     self.seen += 1
-                    self.results = [_results_of(result, item, self.save_dir, keeps=keeps)]
+                    made = _results_of(result, item, self.save_dir, keeps=keeps)
+                    if names is not None:
+                        made.names = dict(names)
+                    self.results = [made]
                     self._call("on_predict_postprocess_end")
                     self._write(folder, item)
                     self._call("on_predict_batch_end")

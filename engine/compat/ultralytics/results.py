@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from reprlib import repr as brief
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
+from engine.arguments import is_whole
 from engine.arrays import Array
 from engine.compat.ultralytics import result_text
 from engine.compat.ultralytics.boxes import Boxes, MaybeNone, clipped, inside, rows_of
@@ -39,6 +40,8 @@ from engine.vision.tables import Library, data_frame
 if TYPE_CHECKING:
     from PIL import Image
 
+ClassNames: TypeAlias = "Mapping[int, str] | Sequence[str]"
+
 _ONLY_PLOT = {
     "color_mode": "class",
     "font": "Arial.ttf",
@@ -53,14 +56,14 @@ class Results:
     """The boxes of a picture, or the probabilities of its classes; `result` is the engine's own."""
 
     masks = keypoints = obb = semantic_mask = depth = None
-    names: Mapping[int, str] | Sequence[str]
+    names: ClassNames
     _orig_img: Array | None = None  # which a program may draw on
 
     def __init__(
         self,
         orig_img: Array,
         path: str | Path | None,
-        names: Mapping[int, str] | Sequence[str],
+        names: ClassNames,
         boxes: Any = None,
         masks: None = None,
         probs: Any = None,
@@ -76,7 +79,7 @@ class Results:
         nothing = np.empty((0, 4), np.float32)
         columns = (nothing, nothing[:, 0], nothing[:, 0].astype(np.int64))
         name = str(path) if path else None
-        self._hold(Result(picture.size, *columns, _in_order(names), name), picture)
+        self._hold(Result(picture.size, *columns, in_order(names), name), picture)
         self.names, self._orig_img = names, orig_img
         self.boxes = None if boxes is None else Boxes(boxes, self.orig_shape)
         if probs is not None:
@@ -481,9 +484,11 @@ def _refuse(where: str, *others: Any) -> None:
         raise InputError(f"{where}: expected boxes or probs: darknet's networks have no others")
 
 
-def _in_order(names: Any) -> tuple[str, ...]:
+def in_order(names: Any) -> tuple[str, ...]:
     """Return the names of the classes from 0 to the last one; one without a name is its number."""
     if isinstance(names, Mapping):
+        if not all(is_whole(each, least=0) for each in names):
+            raise InputError(f"names: expected the numbers of classes as keys, got {brief(names)}")
         return tuple(str(names.get(each, each)) for each in range(max(names, default=-1) + 1))
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise InputError(f"names: expected the name of each class, got {brief(names)}")

@@ -38,6 +38,21 @@ def test_it_finds_what_the_engine_finds(model):
     assert (model.task, model.device[:3]) == ("detect", "cpu")
 
 
+def test_classes_are_renamed(model):
+    (before,) = model("a.png", **LOW)
+    model.names[int(before.boxes.cls[0])] = "puma"
+    (result,) = model("a.png", **LOW)
+    assert "puma" in result.verbose()
+    assert copy.deepcopy(model).names == model.names
+    model.model.names = ["x", "y", "z"]
+    assert {each["name"] for each in model.track("a.png", **LOW)[0].summary()} <= {"x", "y", "z"}
+    assert "puma" not in before.verbose()
+    with pytest.raises(InputError, match="expected the name of each class, got 5"):
+        model.names = 5
+    with pytest.raises(InputError, match="expected the numbers of classes as keys"):
+        model.names = {"0": "x"}
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
 def test_a_copy_loads_a_network_of_its_own(model, copied):
     model.overrides["conf"] = 0.01

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.backends.base import Peaks
 from engine.errors import EngineError
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
@@ -25,6 +26,11 @@ for line in sys.stdin:
 """
 
 
+def peaks_of(precision):
+    """A card that memory bounds."""
+    return Peaks(1e18, 1e9, {"float32": 4, "float16": 2}[precision], 4)
+
+
 @pytest.mark.slow
 @needs_gxx
 def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch, capsys):
@@ -36,6 +42,7 @@ def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch
     words += ["--repeats", "1"]
     with on_tape(HostDevice()) as device:
         monkeypatch.setattr(bench_cuda, "open_device", lambda name: device)
+        monkeypatch.setattr(device, "peaks", peaks_of)
         assert bench_cuda.main([*words, *files, *compiled]) == 0
     printed = capsys.readouterr().out.splitlines()
     with on_tape(HostDevice()) as device:
@@ -52,6 +59,9 @@ def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch
     assert rows[2]["peers_ms"] == {bench_cuda.GRAPH: 2, bench_cuda.COMPILE: 1}
     assert all(row["engine_ms"] > 0 for row in rows)
     assert all(row["boxes_ms"] > 0 for row in rows)
+    single, double, single_halves, _ = (row["bound_ms"] for row in rows)
+    assert 0 < single < double
+    assert single_halves == pytest.approx(single / 2)
     assert len(printed) == 2 + 4  # compiled ahead, rows
     assert document["peer"] == "a peer 1.0"
     assert len(document["commands"]) == 1

@@ -44,7 +44,8 @@ def test_every_row_of_a_card_is_on_the_page():
             for line in page.splitlines()
             if line.startswith(f"| {row['network']} | {row['batch']} |")
         )
-        cells = " | ".join(write_benchmarks.card_cells(row, row["peers_ms"]))
+        with_bound = write_benchmarks.has_bounds(document["rows"])
+        cells = " | ".join(write_benchmarks.card_cells(row, row["peers_ms"], with_bound=with_bound))
         assert f"| {cells} |" in line
 
 
@@ -70,6 +71,15 @@ def test_precisions_are_adjacent_and_a_missing_row_is_a_dash():
     page = write_benchmarks.card_page(document(*rows), "a.json")
     assert "| a@32 | 1 | 2.000 | 500 | 4.0x | 2.000 | 500 | 2.5x | 1.5x |" in page
     assert "| a@32 | 8 | - | - | - | 2.000 | 4,000 | 3.0x | - |" in page
+
+
+def test_shares_of_the_roofline_are_shown_where_they_are_known():
+    rows = ({**row(graph=5.0), "bound_ms": 0.5}, row(batch=8, graph=6.0))
+    page = write_benchmarks.card_page(document(*rows), "a.json")
+    assert "| float16 ms | images/s | roofline | vs PyTorch |" in page
+    assert "| a@32 | 1 | 2.000 | 500 | 25% | 2.5x |" in page
+    assert "| a@32 | 8 | 2.000 | 4,000 | - | 3.0x |" in page
+    assert "- roofline: the share" in page
 
 
 def test_a_row_that_was_measured_again_stays_with_its_network():

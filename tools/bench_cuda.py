@@ -8,7 +8,9 @@ Weights are random, since speed does not depend on them. Milliseconds are median
 around graph replays, without copies to or from the host: `engine_ms` from floats in the host's
 layout to outputs in the same layout, `boxes_ms` from bytes to the boxes above a threshold that
 leaves about 20 boxes a picture, as in a street scene. Engine and peer run in turn, a quarter of
-their repeats at a time, so that both meet the same clock and temperature of the card.
+their repeats at a time, so that both meet the same clock and temperature of the card. `bound_ms` is
+the sum of the ops' lower bounds on this card: each computes and moves every byte once, both at the
+peak rate.
 
 --json writes the document that `python -m tools.write_benchmarks` turns into docs/benchmarks.md.
 Several runs may fill one document: their rows are added, or replace the rows of the same network,
@@ -49,6 +51,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engine.backends import open_device
 from engine.backends.base import Placed
 from engine.backends.cuda.driver import pycuda_loader
+from engine.benchmark.roofline import HasPeaks, lower_bound
 from engine.calibrate.collect import ranges_of_noise
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
@@ -121,6 +124,8 @@ def main(words: list[str] | None = None) -> int:
             with program.repeating(images) as engine:
                 ms = measure_in_turn({"": engine, **timers}, arguments.repeats)
             boxes_ms = measure_to_boxes(program, batch, arguments.repeats) if plan.heads else None
+            peaks = device.peaks(precision) if isinstance(device, HasPeaks) else None
+            bounds = [lower_bound(op, batch, peaks) for op in program.plan.ops] if peaks else []
             program.close()
             network, *_ = key_of(spec, precision, batch)
             row = {
@@ -130,6 +135,7 @@ def main(words: list[str] | None = None) -> int:
                 "engine_ms": round(ms.pop(""), 4),
                 "boxes_ms": boxes_ms and round(boxes_ms, 4),
                 "peers_ms": {name: round(each, 4) for name, each in ms.items()},
+                "bound_ms": round(sum(each.milliseconds for each in bounds), 6) or None,
                 "ready_s": round(ready, 1),
             }
             document.add(row)

@@ -71,7 +71,7 @@ that the peer needs to run it once on the same card. PyTorch is replayed from a 
 [On a CPU](benchmarks-cpu.md) · [where the time goes in your network](profiling.md)
 
 - Engine: commit {document["commit"]}, {document["date"]}, {card}, {cuda}
-- Peer: {document["peer"] or "none"}
+- Peer: {document["peer"] or "none"}{_about_bounds(document["rows"])}
 - Every row, with the peer's milliseconds: [{name}](../tools/results/{name})
 
 ![pictures in the time in which the peer does one](speed.png)
@@ -108,9 +108,9 @@ def table(rows: list[dict[str, Any]], precisions: Iterable[str]) -> str:
         )
         for precision in precisions
     ]
-    headings = ["network", "batch"]
+    headings, bound = ["network", "batch"], ["roofline"] * has_bounds(rows)
     for precision, peers in columns:
-        headings += [f"{precision} ms", "images/s", *(f"vs {peer}" for peer in peers)]
+        headings += [f"{precision} ms", "images/s", *bound, *(f"vs {peer}" for peer in peers)]
     cells = {(row["network"], row["batch"], row["precision"]): row for row in rows}
     lines = [headings, ["---", *["---:"] * (len(headings) - 1)]]
     networks = list(dict.fromkeys(row["network"] for row in rows))
@@ -121,17 +121,33 @@ def table(rows: list[dict[str, Any]], precisions: Iterable[str]) -> str:
         line = [network, str(batch)]
         for precision, peers in columns:
             row = cells.get((network, batch, precision))
-            line += card_cells(row, peers) if row else ["-"] * (2 + len(peers))
+            cells_of_row = card_cells(row, peers, with_bound=bool(bound)) if row else []
+            line += cells_of_row or ["-"] * (2 + len(bound) + len(peers))
         lines.append(line)
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def card_cells(row: dict[str, Any], peers: Iterable[str]) -> list[str]:
+def has_bounds(rows: list[dict[str, Any]]) -> bool:
+    return any(row.get("bound_ms") for row in rows)
+
+
+def _about_bounds(rows: list[dict[str, Any]]) -> str:
+    if not has_bounds(rows):
+        return ""
+    return (
+        "\n- roofline: the share of the time that is left if every op computes, and moves each byte"
+        "\n  once, at the card's peak rates"
+    )
+
+
+def card_cells(row: dict[str, Any], peers: Iterable[str], *, with_bound: bool = False) -> list[str]:
     ms = row["engine_ms"]
+    bound = row.get("bound_ms")
+    share = [f"{bound / ms:.0%}" if bound else "-"] * with_bound
     speed_ups = [
         f"{row['peers_ms'][peer] / ms:.1f}x" if peer in row["peers_ms"] else "-" for peer in peers
     ]
-    return [f"{ms:.3f}", f"{row['batch'] * 1e3 / ms:,.0f}", *speed_ups]
+    return [f"{ms:.3f}", f"{row['batch'] * 1e3 / ms:,.0f}", *share, *speed_ups]
 
 
 def measured(rows: list[dict[str, Any]], precision: str, peer: str) -> bool:

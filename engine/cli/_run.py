@@ -114,7 +114,7 @@ def run_all(
 def _hidden(item: Item, outcome: Any, hiding: Mapping[str, Any]) -> Any:
     """Hide classes in a picture; if it does not fit into memory, return an error without it."""
     try:
-        with drawing("--blur or --pixelate", item):
+        with drawing("--blur or --pixelate", item.name):
             if not isinstance(outcome, ImageError):
                 return outcome.hide(**hiding)
             if outcome.result is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from engine.cli._darknet import files, lines
 from engine.cli._kept_file import KeptFile
 from engine.cli._output_files import ReservedPaths
+from engine.cli._sinks.base import drawing
 from engine.cli._stderr import print_stderr
 from engine.files.naming import shown
 from engine.files.real_paths import real
@@ -70,7 +71,8 @@ class Drawing:
     def write(self, result: Result) -> None:
         from engine.vision.encode import encode
 
-        content = encode(result.plot(), _FILE)
+        with drawing(str(_FILE), result.path or ""):
+            content = encode(result.plot(), _FILE)
         if self._is_own and self._reserved.has_stdin and self._kept is None:
             self._kept = KeptFile(_FILE)
         files.write(_FILE, content, self._reserved, option=_OPTION)

@@ -117,7 +117,7 @@ class Annotated(Sink):
             self._is_file_due = True
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        with drawing("-o", item):
+        with drawing("-o", item.name):
             self._write(item, outcome)
 
     def _write(self, item: Item, outcome: Any) -> None:

@@ -18,13 +18,13 @@ class UndrawnError(ImageError):
 
 
 @contextmanager
-def drawing(option: str, item: Item) -> Iterator[None]:
+def drawing(option: str, name: str) -> Iterator[None]:
     """Turn a MemoryError into an UndrawnError, after which the run goes on."""
     try:
         yield
     except MemoryError:
         what = "the picture to draw on does not fit into memory"
-        raise UndrawnError(f"{shown(item.name)}: {option}: {what}") from None
+        raise UndrawnError(f"{shown(name)}: {option}: {what}") from None
 
 
 class Sink:

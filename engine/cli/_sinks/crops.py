@@ -50,7 +50,7 @@ class Crops(Sink):
         return True if self._is_known and item.output not in self._earlier else None
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        with drawing("--crops", item):
+        with drawing("--crops", item.name):
             self._write(item, outcome)
 
     def _write(self, item: Item, outcome: Any) -> None:

@@ -133,11 +133,18 @@ class RunFolder:
         else:
             return
         if video is None and self._save:
-            result.save(_without_link(self._picture(name)), **self._drawing)
+            self._save_drawing(self._picture(name), result)
         if self._save_txt:
             self._write_labels(self._labels(name), result)
         if self._save_crop:
             result.write_crops(self.path / "crops", f"{name}.jpg", overwrite=self._exist_ok)
+
+    def _save_drawing(self, path: Path, result: Results) -> None:
+        try:
+            result.save(_without_link(path), **self._drawing)
+        except MemoryError:
+            what = "%s: save: the picture to draw on does not fit into memory"
+            _log.warning(what, shown(result.path or path))
 
     def _write_labels(self, path: Path, result: Results) -> None:
         """Write labels. If nothing was found, a file that exists already stays."""

@@ -10,6 +10,7 @@ import pytest
 from engine import cli
 from engine.backends.cuda.driver import pycuda_loader
 from engine.outputs.record import files_in
+from engine.vision.result import Result
 from tests.cli.darknet.parcel_set import MODEL, assert_same_numbers, recorded, without_times
 
 COMMAND = ["detector", "test", *MODEL]
@@ -43,6 +44,24 @@ def test_a_picture_that_cannot_be_read_does_not_end_the_run(here, capsys, monkey
     assert [each["filename"] for each in json.loads((here / "found.json").read_text())] == [
         "set/2.png"
     ]
+
+
+def test_a_picture_that_cannot_be_drawn_does_not_end_the_run(capsys, monkeypatch):
+    def limited(result, plot=Result.plot):
+        if result.path == "set/1.png":
+            raise MemoryError
+        return plot(result)
+
+    monkeypatch.setattr(Result, "plot", limited)
+    Path("names").write_text("set/1.png\nset/2.png\n")
+    with Path("names").open() as names:
+        monkeypatch.setattr("sys.stdin", names)
+        assert cli.main([*COMMAND, "-nogpu"]) == 1
+    out, err = capsys.readouterr()
+    what = "the picture to draw on does not fit into memory"
+    assert err == f"Error: set/1.png: predictions.jpg: {what}\n"
+    assert "set/2.png: Predicted in" in out
+    assert Path("predictions.jpg").is_file()
 
 
 def test_label_files_are_written_but_never_replaced(here, capsys):

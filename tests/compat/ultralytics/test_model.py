@@ -292,6 +292,19 @@ def test_no_picture(model):
         model(None)
 
 
+def test_a_picture_that_cannot_be_drawn_does_not_end_the_run(model, folder, monkeypatch, caplog):
+    def limited(result, path, save=Results.save, **options):
+        if result.path.endswith("a.png"):
+            raise MemoryError
+        return save(result, path, **options)
+
+    monkeypatch.setattr(Results, "save", limited)
+    assert len(model(["a.png", "more/b.png"], save=True, save_txt=True, **LOW)) == 2
+    made = Path("runs/detect/predict")
+    assert sorted(each.name for each in made.rglob("*.*")) == ["a.txt", "b.jpg", "b.txt"]
+    assert "a.png: save: the picture to draw on does not fit into memory" in caplog.text
+
+
 def test_saved_files(model, folder):
     model(["a.png", "more/a.png"], **LOW, save=True, save_txt=True, save_conf=True, save_crop=True)
     made = Path("runs/detect/predict")

@@ -18,6 +18,7 @@ from engine.backends.cuda.ops.target import Target
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
+from engine.passes.quantise import LayerRanges, quantise
 from engine.plan.build import Plan
 from engine.plan.ops import Add, Conv2d, Tensor
 from engine.plan.shapes import Shape
@@ -29,11 +30,14 @@ CARD = Target(2, "float16", HOPPER, 132)
 LAYER = "[convolutional]\nfilters={}\nsize=3\nstride={}\npad=1\nactivation={}\n"
 
 
-def plan_of(*, filters: int = 64, before: int = 32, side: int = 16) -> Plan:
-    """A block that halves the map and adds the larger map to its own."""
+def plan_of(*, filters: int = 64, before: int = 32, side: int = 16, inner: int = 0) -> Plan:
+    """A block that halves the map, with `inner` convolutions before that, and adds the larger map.
+
+    The larger map is the first convolution's; layer 2 + inner adds it.
+    """
     text = f"[net]\nheight={side}\nwidth={side + 8}\nchannels=3\n"
-    text += LAYER.format(before, 1, "leaky") + LAYER.format(filters, 2, "linear")
-    text += "[shortcut]\nfrom=-2\nactivation=leaky\n" + LAYER.format(24, 1, "leaky")
+    text += LAYER.format(before, 1, "leaky") * (1 + inner) + LAYER.format(filters, 2, "linear")
+    text += f"[shortcut]\nfrom={-2 - inner}\nactivation=leaky\n" + LAYER.format(24, 1, "leaky")
     network = graph.build(cfg.parse(text))
     return optimise(lower(network, random_weights.arrays(network)), CudaDevice.passes)
 
@@ -63,6 +67,14 @@ def test_other_additions_stay_kernels_of_their_own(
     options: dict[str, Any], change: dict[str, Any]
 ) -> None:
     assert additions(plan_of(**options), replace(CARD, **change)) == (0, 1)
+
+
+def test_sums_of_integers_do_not_add_the_larger_map() -> None:
+    """Their epilogue reads a residual like the result. Here only the middle layer reads int8."""
+    plan = plan_of(inner=1)
+    assert additions(plan) == (1, 0)
+    made = quantise(plan, LayerRanges(dict.fromkeys(range(5), 4.0), floats={1, 4}))
+    assert additions(made, replace(CARD, scales=made.scales)) == (0, 1)
 
 
 @needs_gxx

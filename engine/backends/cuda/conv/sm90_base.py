@@ -132,6 +132,8 @@ def can_run(target: Target, op: ops.Conv2d) -> bool:
     if op.src in target.misaligned or op.src.shape.channels * target.bytes_of(op.src) % 16:
         return False
     scales = target.scales
+    if op.src in scales and adds_quarters(op):  # not in sm90_epilogue_int8.cuh
+        return False
     has_bytes = {op.src, op.out} & scales.keys()
     needs_eights = has_bytes or kept_by(op) or adds_quarters(op)
     if needs_eights and not epilogue_params(target, op)["is_whole"]:

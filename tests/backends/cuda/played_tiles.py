@@ -20,7 +20,7 @@ from engine.backends.cpu import conv as cpu_conv
 from engine.backends.cpu.workers import Workers
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import sm90_fused
-from engine.backends.cuda.conv.algorithm import KeepingConv2d, ScaledConv2d
+from engine.backends.cuda.conv.algorithm import KeepingConv2d, ScaledConv2d, adds_quarters
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import int8
 from engine.plan.ops import Chain, Conv2d, Tensor
@@ -104,12 +104,21 @@ def _convolved(
     is_int8 = op.out in scales and not rounds_itself
     out = np.empty((gpu.rows(op.out), *sides), np.int8 if is_int8 else np.float32)
     with np.errstate(all="ignore"), workers.serial_blas():
-        made(values[op.src], out, None if op.residual is None else values[op.residual])
+        made(values[op.src], out, _residual(op, values))
     if not rounds_itself:
         return out
     rounded = np.empty(out.shape, np.int8)
     int8.quantise(out, scales[op.out], rounded)
     return rounded
+
+
+def _residual(op: Conv2d, values: dict[Tensor, Array]) -> Array | None:
+    """Return the residual in the shape of the result: a larger map is added in flat order."""
+    if op.residual is None or not adds_quarters(op):
+        return None if op.residual is None else values[op.residual]
+    flat = np.moveaxis(values[op.residual], 3, 1).reshape(-1, op.residual.shape.size)
+    added = flat[:, : op.out.shape.size].reshape(-1, *op.out.shape.sides)
+    return np.ascontiguousarray(np.moveaxis(added, 1, 3))
 
 
 def _values(gpu: Gpu, tensor: Tensor) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.backends.cpu.device import CpuDevice
 from engine.backends.cuda.conv import ALGORITHMS
 from engine.backends.cuda.conv.algorithm import adds_quarters
 from engine.backends.cuda.conv.tensor_cores import HOPPER
@@ -24,6 +25,7 @@ from engine.plan.ops import Add, Conv2d, Tensor
 from engine.plan.shapes import Shape
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
+from tests.backends.cuda.played_tiles import playing
 from tests.backends.cuda.test_mma_kernels import check, convolution
 
 CARD = Target(2, "float16", HOPPER, 132)
@@ -75,6 +77,21 @@ def test_sums_of_integers_do_not_add_the_larger_map() -> None:
     assert additions(plan) == (1, 0)
     made = quantise(plan, LayerRanges(dict.fromkeys(range(5), 4.0), floats={1, 4}))
     assert additions(made, replace(CARD, scales=made.scales)) == (0, 1)
+
+
+@needs_gxx
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_the_network_gives_what_it_gives_on_a_cpu(cpu: CpuDevice, precision: str) -> None:
+    plan = plan_of()
+    images = np.random.default_rng(1).random((2, *plan.source.shape.sides), np.float32)
+    with closing(cpu.compile(plan, batch=2)) as program:
+        (expected,) = program.forward(images)
+    with playing(), on_tape(HostDevice(capability=HOPPER)) as device:
+        program = device.compile(plan, batch=2, precision=precision)
+        assert any(isinstance(op, Conv2d) and adds_quarters(op) for op in program.plan.ops)
+        (found,) = program.forward(images)
+        program.close()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
 
 
 @needs_gxx

@@ -78,8 +78,9 @@ def _group_identical(plan: Plan) -> list[list[Conv2d]]:
     groups: dict[object, list[Conv2d]] = {}
     for op in plan.ops:
         if isinstance(op, Conv2d):
-            kinds = (op.activation, op.last_activation, op.residual is None, op.signed)
+            kinds = (type(op), op.activation, op.last_activation, op.signed)
+            tail = (*(type(step) for step in op.tail), op.residual and op.residual.shape)
             window = (op.weight.shape, op.stride, op.padding, op.dilation, op.groups)
-            key = (op.src.shape, op.bias is None, *kinds, *window)
+            key = (op.src.shape, op.out.shape, op.bias is None, *kinds, *tail, *window)
             groups.setdefault(key, []).append(op)
     return list(groups.values())

@@ -3,6 +3,7 @@
 import sys
 from contextlib import closing
 from io import BytesIO
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from engine.darknet.lower import lower
 from engine.errors import InputError
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
+from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape
 from engine.settings import Settings
 from tests import needs
@@ -110,6 +112,14 @@ def test_only_multiply_adds_count_as_work():
 def test_algorithms_need_a_device_that_chooses(cpu, tiny_detector):
     with pytest.raises(InputError, match="has no autotuning"):
         next(algorithms.measure(workload_of(tiny_detector, cpu), 1))
+
+
+def test_convolutions_that_add_maps_of_other_sizes_are_measured_apart():
+    small, large = (Tensor(9, Shape(channels, side, side)) for channels, side in ((8, 2), (4, 4)))
+    conv = ops.Conv2d(Tensor(1, small.shape), small, ops.Constant("w", (8, 8, 1, 1)))
+    found = [conv.then(ops.Add(small, (conv.out, more))) for more in (small, small, large)]
+    plan = SimpleNamespace(ops=[conv, *found])
+    assert algorithms._group_identical(plan) == [[conv], found[:2], found[2:]]
 
 
 @pytest.mark.parametrize("package", PEER_FILES)

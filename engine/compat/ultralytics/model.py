@@ -87,9 +87,9 @@ class YOLO:
         self._following: Following | None = None  # of the latest track()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy needs, also one in another process, which loads the network itself."""
-        kept = ("model_name", "_files", "_task", "overrides", "callbacks", "_names")
-        return {name: self.__dict__[name] for name in kept}
+        """Return what a copy has, also one in another process: not what _begin() makes anew."""
+        own = ("_detectors", "predictor", "_following")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

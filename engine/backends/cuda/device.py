@@ -79,7 +79,7 @@ class CudaDevice:
         """Make the plan ready; `graph` records and replays, `algorithm` forces one on Conv2d.
 
         With `tune`, convolutions that this card has not met are measured: in the background, while
-        the program runs with few kernels, or for at most ENGINE_TUNE seconds before it runs.
+        the program runs with few tiles, or for at most ENGINE_TUNE seconds before it runs.
         With more than ten seconds, the network as a whole is timed as well. `waits` decides between
         the two in place of ENGINE_TUNE.
         """

@@ -163,8 +163,8 @@ def counted(monkeypatch, tmp_path):
     """How often the compiler ran, with a cache of its own."""
     compiled = []
 
-    def compile_image(source, defines, capability, tools):
-        compiled.append((defines, capability, tools.identity))
+    def compile_image(source, options, capability, tools):
+        compiled.append((options, capability, tools.identity))
         return b"cubin"
 
     monkeypatch.setattr(compiler, "compile_image", compile_image)

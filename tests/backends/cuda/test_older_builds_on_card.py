@@ -52,13 +52,13 @@ def older(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
 
     def in_ptx(
         source: str,
-        defines: tuple[str, ...],
+        options: tuple[str, ...],
         asked: tuple[int, int],
         tools: compiler.Toolkit,
     ) -> bytes:
         """No compiler knows 7.6 or 8.1: they get PTX of what was before them."""
         assert asked == capability
-        made = compile_image(source, defines, (asked[0], asked[1] + 1), tools)
+        made = compile_image(source, options, (asked[0], asked[1] + 1), tools)
         assert f".target {request.param}\n".encode() in made
         return made
 

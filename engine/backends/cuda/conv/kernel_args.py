@@ -30,7 +30,7 @@ class KernelArgs(ctypes.Structure):
 
     @classmethod
     def of(cls, known: Mapping[str, float], **own: Any) -> KernelArgs:
-        """Take from `known` what the struct has a field for, and `own` before it."""
+        """Return a struct of `own`, and of what it has further fields for in `known`."""
         names = {name for name, *_ in cls._fields_}
         return cls(**{name: known[name] for name in names & known.keys()} | own)
 
@@ -80,7 +80,7 @@ def yolo_mode(op: ops.Conv2d) -> int:
 
 
 def residual_mode(op: ops.Conv2d) -> int:
-    """Return RESIDUAL of the kernels: 0 without one, 2 if it has four times the area."""
+    """Return RESIDUAL of the sm90 kernels: 0 without one, 2 for four times the area, else 1."""
     return 0 if op.residual is None else 2 if adds_quarters(op) else 1
 
 

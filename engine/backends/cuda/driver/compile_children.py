@@ -104,9 +104,9 @@ def serve() -> None:
     answers = sys.stdout.buffer
     sys.stdout = sys.stderr  # for what a library prints
     for line in sys.stdin.buffer:
-        text, defines, capability, for_nvrtc = json.loads(line)
+        text, options, capability, for_nvrtc = json.loads(line)
         try:
-            image = Source(text, tuple(defines), tuple(capability), for_nvrtc).compile_now()
+            image = Source(text, tuple(options), tuple(capability), for_nvrtc).compile_now()
         except EngineError:
             image = b""
         answers.write(b"%d\n" % len(image) + image)

@@ -34,7 +34,7 @@ def architectures() -> list[int]:
     return list(numbers)
 
 
-def compile_source(source: str, target: str, defines: Sequence[str]) -> bytes:
+def compile_source(source: str, target: str, options: Sequence[str]) -> bytes:
     """Compile for sm_XY into a cubin, for compute_XY into PTX."""
     program = ctypes.c_void_p()
     _check(
@@ -43,14 +43,14 @@ def compile_source(source: str, target: str, defines: Sequence[str]) -> bytes:
         )
     )
     try:
-        options = [
+        every = [
             f"--gpu-architecture={target}",
             "--std=c++17",
-            *defines,
+            *options,
             *(["--minimal"] if version() >= _HAS_MINIMAL else []),
         ]
-        encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-        status = _nvrtc().nvrtcCompileProgram(program, len(options), encoded)
+        encoded = (ctypes.c_char_p * len(every))(*(option.encode() for option in every))
+        status = _nvrtc().nvrtcCompileProgram(program, len(every), encoded)
         if status == _COMPILATION_FAILED:
             raise DeviceError(compile_message(_bytes(program, "ProgramLog").decode()))
         _check(status)

@@ -73,7 +73,7 @@ class Step(_Launch):
         return max(shared, super().workspace(target))
 
     def tile(self, target: Target) -> Tile | None:
-        """Return the kernel that is compiled for this step alone, if there is one."""
+        """Return the tile that the step launches, if it is a tensor-core kernel."""
         made: Tile | None = self.runner.tile(target.of(self.op), self.op) if self.choice else None
         return made
 

@@ -11,6 +11,9 @@ a name means the same everywhere:
     kernel_y, size_y, stride_y, dilation_y      of a window; _x likewise, and top and left padding
     kind, last                                  the activations before and after a residual
     groups, group_channels, filters             of a convolution; the last two are those of a group
+    is_signed                                   the field `signed` of a convolution, a word of C
+    entries, box, scale_x_y                     of the [yolo] layer that is computed with it
+    residual_scale, out_factor                  of int8: the value of a step, and steps of a value
     flag                                        the word that is set if results are not finite
 
 An op function passes what only its kernel knows, and what differs, such as the `pixels` of a part.

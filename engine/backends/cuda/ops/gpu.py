@@ -177,7 +177,7 @@ class Gpu:
     ) -> dict[str, Any]:
         """Return what the names of parameters stand for; see arguments.py.
 
-        The tensors are those of the op unless they are given; then it may be None.
+        The tensors are those of the op, which may be None if both are given.
         """
         written = out or (op.src if isinstance(op, Head) else op.out)
         own = getattr(op, "src", written)
@@ -224,7 +224,7 @@ class Gpu:
     ) -> None:
         """Enqueue a kernel on a grid of its own; `shared` bytes are its dynamic shared memory.
 
-        Its arguments are those of `known` that it has a parameter for, and `own` before them.
+        Its arguments are `own`, and what it has further parameters for in `known`.
         """
         wanted = known.keys() & compiler.parameters(kernel).keys()
         values = compiler.in_order(kernel, {name: known[name] for name in wanted} | own)

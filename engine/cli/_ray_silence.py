@@ -12,7 +12,7 @@ _TIMES_AS_LONG = 5  # as the longest time between two results before
 
 
 class Silence:
-    """In its block, a thread says once if no result has come for much longer than before."""
+    """In its block, a thread says so once when a wait for a result is much longer than before."""
 
     def __init__(self, say: Callable[[str], object], least: float = _LEAST_SECONDS) -> None:
         self._say, self._seconds = say, least

@@ -77,7 +77,7 @@ class YOLO:
         if task is not None:
             self.overrides["task"] = task
         self.callbacks = callbacks.none()
-        self._names: dict[int, str] | None = None  # as in all later results
+        self._names: dict[int, str] | None = None  # those of the network until they are read or set
         self._begin()
 
     def _begin(self) -> None:

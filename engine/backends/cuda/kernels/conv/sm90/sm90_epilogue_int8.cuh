@@ -12,6 +12,7 @@
 template <typename PixelOf> DEVICE void epilogue_from_registers(
     const Sum (&sum)[BN / 2], const float* bias, const KernelArgs& p, int n0, PixelOf pixel_of)
 {
+    static_assert(RESIDUAL != QUARTERS, "a residual is read like the result");
     typedef Bits<LANE_COLUMNS * OUT_BYTES> Vector;
     const int lane = threadIdx.x % 32;
     const int first = n0 + lane % 4 * LANE_COLUMNS;

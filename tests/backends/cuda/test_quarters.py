@@ -21,7 +21,7 @@ from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.passes.quantise import LayerRanges, quantise
 from engine.plan.build import Plan
-from engine.plan.ops import Add, Conv2d, Tensor
+from engine.plan.ops import Add, Conv2d, Tensor, Upsample
 from engine.plan.shapes import Shape
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
@@ -92,6 +92,13 @@ def test_the_network_gives_what_it_gives_on_a_cpu(cpu: CpuDevice, precision: str
         (found,) = program.forward(images)
         program.close()
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
+
+
+def test_an_upsampled_sum_has_no_quarters() -> None:
+    conv = convolution((32, 7, 6), 64)
+    added = Add(replace(conv.out, index=8), (conv.out, replace(conv.out, index=9)))
+    upsampled = Tensor(10, Shape(64, 14, 12))
+    assert not adds_quarters(conv.then(added).then(Upsample(upsampled, added.out, 2)))
 
 
 @needs_gxx

@@ -57,7 +57,8 @@ def adds_quarters(op: ops.Conv2d) -> bool:
 
     It is added in flat order: a channel of it becomes four channels of the result.
     """
-    return op.residual is not None and op.residual.shape.area != op.out.shape.area
+    added = (step for step in op.tail if isinstance(step, ops.Add))
+    return any(step.sources[1].shape.area != step.out.shape.area for step in added)
 
 
 def _plain(op: ops.Conv2d, **changes: ops.Tensor) -> ops.Conv2d:

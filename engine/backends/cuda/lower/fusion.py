@@ -128,17 +128,22 @@ def fold_conversions(lowered: Lowered) -> Lowered:
 
 
 def _adds_quarters(target: Target, add: Add, convert: Convert) -> bool:
-    a, *others = add.sources
-    floats = target.floats | target.scales.keys() | target.misaligned
+    a, floats = add.sources[0], target.floats | target.scales.keys() | target.misaligned
     return (
-        add.weights is None
-        and others == [convert.out]
+        _is_of_quarters(add)
+        and add.sources[1] == convert.out
         and a not in floats
         and target.precision == "float16"
-        and a.shape == add.out.shape
         and a.shape.channels % (4 * EIGHT) == 0
-        and convert.src.shape.area == 4 * a.shape.area
     )
+
+
+def _is_of_quarters(add: Add) -> bool:
+    """Whether it adds a map with four times the area to one like the result."""
+    if add.weights is not None or len(add.sources) != 2:
+        return False
+    first, second = (source.shape for source in add.sources)
+    return first == add.out.shape and second.area == 4 * first.area
 
 
 def fold_quarters(lowered: Lowered) -> Lowered:
@@ -146,16 +151,12 @@ def fold_quarters(lowered: Lowered) -> Lowered:
     target = lowered.target
 
     def join(before: Op, op: Op) -> Conv2d | None:
-        if type(before) is not Conv2d or not isinstance(op, Add) or op.weights is not None:
+        if type(before) is not Conv2d or not isinstance(op, Add) or not _is_of_quarters(op):
             return None
-        sums, *others = op.sources
-        if sums != before.out or len(others) != 1 or sums.shape != op.out.shape:
-            return None
-        (more,) = others
-        is_larger = more.shape.area == 4 * sums.shape.area
+        sums, more = op.sources
         has_all = 4 * more.shape.channels >= sums.shape.channels
         are_alike = {target.bytes_of(each) for each in (sums, more, op.out)} in ({2}, {4})
-        if not (before.is_bare and is_larger and has_all and are_alike):
+        if sums != before.out or not (before.is_bare and has_all and are_alike):
             return None
         made = before.then(op)
         return made if _is_fusible(target, made) else None

@@ -99,8 +99,8 @@ template <int N> DEVICE void load_words(unsigned (&word)[N], const void* from, b
 // Issues the loads of whole vectors of the residual of pixel m, from filter n on.
 //
 // A residual of quarters has four times the area, as where a residual network halves its maps. It is added
-// in flat (channel, y, x) order: four neighbouring filters are one of its channels, at four pixels that are a
-// quarter of the map apart. They are loaded as they lie; in_order() sorts them when they are there.
+// in flat (channel, y, x) order: four neighbouring filters are one of its channels, at four pixels a quarter of
+// its map from each other. They are loaded in the order of memory, and in_order() sorts them after the loads.
 template <int N>
 DEVICE void issue_residual_load(unsigned (&word)[N], const KernelArgs& p, int m, int n, bool exists)
 {
@@ -117,6 +117,7 @@ DEVICE void issue_residual_load(unsigned (&word)[N], const KernelArgs& p, int m,
     }
 }
 
+// Returns a residual in the order of filters.
 template <int BYTES> DEVICE Bits<BYTES> in_order(const Bits<BYTES>& loaded)
 {
     Bits<BYTES> ordered = loaded;

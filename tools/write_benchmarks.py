@@ -30,8 +30,8 @@ NETWORKS = (
     *("cfg/yolov4.cfg@608", "cfg/yolov7.cfg@640", "cfg/enet-coco.cfg@416", "cfg/resnet50.cfg@256"),
 )
 WHAT_PRECISIONS_MEAN = {
-    "float32": "the default; on Hopper a convolution runs as three tf32 products of split factors",
-    "tf32": "float32 in memory, products with 10 bits of mantissa",
+    "float32": "the default; on Hopper three tf32 products of split operands make one product",
+    "tf32": "float32 in memory, multiplications with a 10-bit mantissa",
     "float16": "float16 in memory, sums in float32; boxes are decoded from float32",
     "int8": "[8-bit integers](int8.md) in memory, exact sums, heads in float32; no peer",
 }
@@ -67,14 +67,14 @@ def card_page(document: dict[str, Any], name: str) -> str:
 
 Forward passes: medians of {document["repeats"]} replays of a CUDA graph, without copies to or from
 the host, with random weights. "4.1x" means that the engine runs the network 4.1 times in the time
-that the peer needs to run it once on the same card. PyTorch is replayed from a CUDA graph, too.
+that the peer needs to run it once on the same card. PyTorch also replays a CUDA graph.
 [On a CPU](benchmarks-cpu.md) · [where the time goes in your network](profiling.md)
 
 - Engine: commit {document["commit"]}, {document["date"]}, {card}, {cuda}
 - Peer: {document["peer"] or "none"}{_about_bounds(document["rows"])}
 - Every row, with the peer's milliseconds: [{name}](../tools/results/{name})
 
-![pictures in the time in which the peer does one](speed.png)
+![speed relative to the peer, by network, precision and batch](speed.png)
 
 {table(rows, precisions)}
 
@@ -135,8 +135,8 @@ def _about_bounds(rows: list[dict[str, Any]]) -> str:
     if not has_bounds(rows):
         return ""
     return (
-        "\n- roofline: the share of the time that is left if every op computes, and moves each byte"
-        "\n  once, at the card's peak rates"
+        "\n- roofline: the share of the card's peak that is reached: the sum of the lower"
+        "\n  [bounds](profiling.md) of all ops, divided by the measured time"
     )
 
 
@@ -179,8 +179,8 @@ def cpu_page(document: dict[str, Any], name: str) -> str:
     return f"""\
 # Benchmarks: CPU
 
-Forward passes with one and two threads. The programs run in turn, one pass each, with 50 ms of rest
-before each pass; figures are medians of three runs. "2.0x" means that the engine runs the network
+Forward passes with one and two threads. The programs run in turn, one pass each, after a pause of
+50 ms; figures are medians of three runs. "2.0x" means that the engine runs the network
 twice in the time that the peer needs to run it once; below 1x the peer is faster. Memory is the
 peak of each process. [On a GPU](benchmarks.md)
 
@@ -190,8 +190,8 @@ peak of each process. [On a GPU](benchmarks.md)
 
 {tables}
 
-OpenBLAS chooses its kernels by the processor; `OPENBLAS_CORETYPE=Haswell` asks for those without
-AVX-512. The first line that the tool prints says which ones ran.
+OpenBLAS selects its kernels for the processor; `OPENBLAS_CORETYPE=Haswell` selects those without
+AVX-512. The first line that the tool prints says which kernels ran.
 
 {bullets(document["notes"])}
 

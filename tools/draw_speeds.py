@@ -1,6 +1,6 @@
 """Draw docs/speed.png from the rows of a card: python -m tools.draw_speeds RESULTS.json
 
-A bar says how many pictures the engine does in the time in which the peer does one.
+A bar shows the engine's speed, in pictures a second, as a multiple of the peer's.
 tools/write_benchmarks.py draws it, too.
 """
 
@@ -32,7 +32,7 @@ def draw(rows: bytes) -> bytes:
     document = json.loads(rows)
     peer = document["peer"].partition(" ")[0]
     content = chart.png(
-        f"{document['card']}: pictures in the time in which {peer} does one",
+        f"{document['card']}: speed relative to {peer}",
         f"forward passes; {document['peer']}, replayed CUDA graph; {document['date']}",
         speed_ups(document["rows"]),
         reference=(1.0, peer),

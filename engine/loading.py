@@ -15,6 +15,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from engine.arguments import check_kind, is_whole, naming_unknown, whole
+from engine.concurrency import fork_safety  # noqa: F401  # before any thread imports the rest
 from engine.errors import InputError, suggest, within_memory
 
 if TYPE_CHECKING:

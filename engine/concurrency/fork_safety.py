@@ -1,13 +1,18 @@
 """Locks that survive a fork.
 
 A forked child has none of the threads that may hold a lock. All locks made here are acquired before
-a fork, so that the state they guard is consistent in the child, and are reset there.
+a fork, so that the state they guard is consistent in the child, and are reset there. A fork also
+waits while another thread imports a module, as the first call does: in the child nothing would end
+the import, and a second import of the module would wait for it forever.
 """
 
 from __future__ import annotations
 
+import logging  # noqa: F401  # registers its own lock first, and thus acquires it last
 import os
+import sys
 import threading
+import time
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,6 +20,10 @@ _PATIENCE_SECONDS = 5.0  # a signal handler may fork while its own thread holds 
 
 _locks: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # the order in which they are acquired
 _held: list[Any] = []
+
+# Weak references to the locks of modules that are being imported, by the names of the modules.
+_imports: dict[str, Any] = getattr(sys.modules["_frozen_importlib"], "_module_locks", {})
+_endless: set[str] = set()  # modules whose import took longer than a fork waits, such as a program
 
 
 def lock(*, inner: bool = False, outer: bool = False) -> threading.Lock:
@@ -28,9 +37,25 @@ def lock(*, inner: bool = False, outer: bool = False) -> threading.Lock:
 
 
 def _before() -> None:
-    for each, _ in sorted(_known(), key=lambda item: item[1]):
-        if each.acquire(timeout=_PATIENCE_SECONDS):
-            _held.append(each)
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        for each, _ in sorted(_known(), key=lambda item: item[1]):
+            if each.acquire(timeout=_PATIENCE_SECONDS):
+                _held.append(each)
+        imported = _imported_by_other_threads()
+        if not imported:
+            return
+        if time.monotonic() > end:
+            _endless.update(imported)
+            return
+        _in_parent()  # the import may need one of the locks
+        time.sleep(0.001)
+
+
+def _imported_by_other_threads() -> set[str]:
+    own = (None, threading.get_ident())
+    locks = ((name, reference()) for name, reference in _imports.copy().items())
+    return {name for name, each in locks if each and each.owner not in own} - _endless
 
 
 def _known() -> list[tuple[Any, int]]:

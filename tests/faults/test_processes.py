@@ -100,6 +100,46 @@ def test_child_forked_during_convolutions_computes_the_same():
         other.join()
 
 
+FORK_DURING_AN_IMPORT = """
+import os, signal, sys, threading, time, warnings
+import engine
+
+late, cfg, weights, picture = sys.argv[1:]
+is_imported = threading.Event()
+
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == late:
+            is_imported.set()
+            time.sleep(0.3)
+
+def look():
+    with engine.load(cfg, weights, device="cpu:1") as detector:
+        detector(picture)
+
+sys.meta_path.insert(0, Slow())
+warnings.simplefilter("ignore", DeprecationWarning)  # 3.12, if other threads run
+engine.load
+other = threading.Thread(target=look)
+other.start()
+assert is_imported.wait(60)
+if not (child := os.fork()):
+    signal.alarm(40)
+    look()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+other.join()
+"""
+
+
+@needs_fork
+@pytest.mark.parametrize("late", ["engine.detector", "engine.vision.formats", "PIL.ImageFile"])
+def test_a_fork_waits_for_what_another_thread_imports(late, model, tmp_path):
+    Image.fromarray(NOISE).save(tmp_path / "street.png")
+    end = run(FORK_DURING_AN_IMPORT, late, model.cfg, model.weights, tmp_path / "street.png")
+    assert (end.status, end.out, end.err) == (0, "", "")
+
+
 @needs_fork
 def test_child_has_its_own_consistent_state(tmp_path):
     model = write_model(tmp_path, RECURRENT, [])

@@ -2,21 +2,21 @@
 // of the tile, sends its partial sums to the blocks that own the columns, and finishes the columns that
 // it owns. Partial sums are added in the order of ranks, so that results repeat bit for bit.
 //
-// Sums are written to an outbox in the block's own shared memory, sorted by owner, and bulk copies carry
-// them to the owners' inboxes, because stores of single lanes into another block's memory are far slower.
-// An mbarrier at the owner counts the bytes. The inbox has its own memory if there is room; otherwise it
-// follows the outbox in place of the pipeline's buffers, and nobody sends before all blocks have read
-// their buffers.
+// Sums are written to an outbox in the block's own shared memory, sorted by owner, and bulk copies
+// carry them to the owners' inboxes, because remote stores by single lanes are far slower. An
+// mbarrier at the owner counts the bytes. The inbox has memory of its own if there is room.
+// Otherwise it lies after the outbox in the memory of the pipeline, and no block sends before all
+// blocks have read their stages.
 //
-// A 2 x 2 pool takes the same way, with or without a cluster: the rows of a tile are a quarter for each
-// of the CELLS of its windows, and the sums of a window meet in the inbox.
+// A fused 2 x 2 pool uses the same exchange, with or without a cluster: each quarter of a tile's
+// rows has one of the CELLS of the pool's windows, and the sums of a window meet in the inbox.
 #pragma once
 #include "sm90_epilogue.cuh"
 
-#define COLUMN_GROUPS (BN / 8)  // of 8 columns of a tile
-#define ROW_GROUPS (BM / 16)    // of 16 rows, one per warp at a time
-// A group of 16 rows by 8 columns: four floats of each lane, as wgmma leaves them, and padding that keeps
-// groups off each other's banks.
+#define COLUMN_GROUPS (BN / 8)  // groups of 8 columns
+#define ROW_GROUPS (BM / 16)    // groups of 16 rows, one per warp at a time
+// A group is 16 rows by 8 columns: four accumulators of each lane, as wgmma leaves them, and
+// padding against bank conflicts between groups.
 #define GROUP_BYTES (32 * 16 + 16)
 
 struct alignas(16) FourSums {
@@ -38,7 +38,7 @@ struct Inbox {
 
 DEVICE int first_column_group(int rank) { return rank * COLUMN_GROUPS / SPLIT; }
 
-// `shared` is the size of the buffers that the inbox may replace.
+// `shared` is the size of the pipeline's buffers, whose memory the inbox may reuse.
 DEVICE Inbox inbox_at(unsigned base, unsigned full, const KernelArgs& p, int rank, int shared)
 {
     const int first = first_column_group(rank);
@@ -51,14 +51,14 @@ DEVICE void expect_inbox(const Inbox& inbox)
     mbarrier_expect_bytes(inbox.full, (SPLIT - 1) * ROW_GROUPS * inbox.count * GROUP_BYTES);
 }
 
-// The address in an outbox of an owner's first column group; this block's own columns are not in it.
+// The address of an owner's first column group in the outbox, which omits this block's own columns.
 DEVICE unsigned outbox_of(unsigned base, const Inbox& inbox, int first)
 {
     return base + (first - (first > inbox.first ? inbox.count : 0)) * ROW_GROUPS * GROUP_BYTES;
 }
 
-// Writes a warp's sums of row group `first` and every fourth one after it to the outbox, and its own
-// share to its own inbox. `memory` is the pointer to address `base`.
+// Writes a warp's sums of row group `first` and every fourth one after it to the outbox, and those
+// of this block's own columns to its own inbox. `memory` is the pointer to address `base`.
 DEVICE void write_outbox(const Sum (&sum)[M_BLOCKS][BN / 2], const Inbox& inbox, int rank, int first,
     unsigned base, unsigned char* memory)
 {
@@ -66,7 +66,7 @@ DEVICE void write_outbox(const Sum (&sum)[M_BLOCKS][BN / 2], const Inbox& inbox,
     int begin = 0;
     int end = 0;
     unsigned to = 0;
-    unsigned next = 0;  // to the next row group
+    unsigned next = 0;  // bytes to the next row group
     UNROLL(j, COLUMN_GROUPS) {
         while (j == end) {
             begin = end;
@@ -105,7 +105,7 @@ DEVICE void send_outbox(const Inbox& inbox, int rank, int first, unsigned base)
     __syncwarp();
 }
 
-// Takes a warp's sums to the blocks that own their columns; the buffers have been read.
+// Sends a warp's sums to the blocks that own their columns, once this block has read its buffers.
 DEVICE void exchange_sums(const Sum (&sum)[M_BLOCKS][BN / 2], const Inbox& inbox, int rank, int first,
     unsigned base, unsigned char* memory)
 {
@@ -127,7 +127,7 @@ DEVICE void wait_for_inbox(const Inbox& inbox)
     }
 }
 
-// The last steps of a producer warp, which takes part in the barriers of a cluster.
+// Ends a producer warp, which takes part in the cluster's barriers.
 DEVICE void end_producer(const Inbox& inbox)
 {
     __syncwarp();
@@ -139,7 +139,7 @@ DEVICE void end_producer(const Inbox& inbox)
     }
 }
 
-// Stores a vector to a cell of the map that is pooled to pixel m; its sides are even.
+// Stores a vector to a cell of the feature map that is pooled to pixel m; its sides are even.
 template <int BYTES> DEVICE void store_kept(const KernelArgs& p, int m, int cell, int n, const Bits<BYTES>& vector)
 {
     const int line = divide(m, p.by_out_w);
@@ -147,23 +147,23 @@ template <int BYTES> DEVICE void store_kept(const KernelArgs& p, int m, int cell
     store_words(p.kept + (size_t)pixel * p.kept_pitch + n, vector.word);
 }
 
-// Issues the load of eight neighbouring residuals, unless code that stores single values loads them.
+// Issues the load of eight neighbouring residuals. Without WHOLE they are loaded one by one later.
 DEVICE void issue_residual_load(Eight& residual, const KernelArgs& p, int m, int n)
 {
     if (WHOLE && RESIDUAL) issue_residual_load(residual.word, p, m, n, m >= 0 && n < p.filters);
 }
 
-// Scales sums of integers, and applies the first activation.
+// Scales integer sums and applies the first activation.
 DEVICE void finish_sums(float (&x)[8], const float* columns)
 {
     if (MODE == 4) scale_sums(x, columns);
     activate_all(KIND, x);
 }
 
-// Adds the partial sums of the columns that this block owns and runs the epilogue, for one row of a column
-// group after another; neighbouring threads take neighbouring column groups. Code that runs once is fetched
-// from the L2, so it is short instead of unrolled. `sums` is the inbox; pixel_of(row) is negative past the
-// end.
+// Adds the partial sums of the columns that this block owns and runs the epilogue. A thread takes
+// one row of a column group after another, neighbouring threads neighbouring groups. Instructions
+// that run once come from the L2, so the code is short instead of unrolled. `sums` is the inbox;
+// pixel_of(row) is negative past the end.
 template <typename PixelOf> DEVICE void reduce_and_finish(const Inbox& inbox, const float* bias,
     const KernelArgs& p, int n0, const unsigned char* sums, PixelOf pixel_of)
 {

@@ -1,12 +1,12 @@
-// sm90_direct_tiles: convolution of stride 1 for large maps of few channels. A patch of the map, which
-// holds the windows of a block of pixels, is loaded once for all taps; im2col would load a pixel once for
-// each tap. Launched by conv/sm90_direct_tiles.py.
+// sm90_direct_tiles: convolution with stride 1 for large feature maps of few channels. The patch
+// that the windows of a tile cover is loaded once for all taps; im2col would load each pixel once
+// for each tap. Launched by conv/sm90_direct_tiles.py.
 //
-// Layout: the input is an NHWC tensor map of boxes; weights (tile of filters, tap, slice, BN x BK),
-// swizzled by the host, stay in shared memory for the life of the block.
+// Layout: the NHWC input is loaded in boxes by a tiled tensor map; weights (tile of filters, tap,
+// slice, BN x BK), swizzled by the host, stay in shared memory for the life of the block.
 //
 // A warpgroup computes 8 x 8 pixels: the 64 rows of a wgmma are 8 groups of 8 neighbouring pixels, and
-// groups lie PATCH_W rows of shared memory apart. A tap only moves the first row.
+// groups lie PATCH_W rows of shared memory apart. Another tap only moves the first row.
 //
 // Thread blocks are persistent. TEAMS warpgroups take tiles in turn, so that one multiplies while another
 // runs its epilogue; each has STAGES patches in flight.
@@ -19,8 +19,8 @@
 #define TAP_BYTES B_BYTES
 #include "sm90_patches.cuh"
 
-// The index of a tile's pixel, or -1 outside the map. With a SIDE of 2 the index of the pixel of the pool
-// whose first cell it is, or -1 for another cell.
+// The index of a tile's pixel, or -1 outside the feature map. If SIDE is 2, the index of the pooled
+// pixel whose first cell this is, or -1 for its other cells.
 template <int SIDE> DEVICE int pixel_of(const KernelArgs& p, const TileOrigin& origin, int row)
 {
     const int x = origin.x + row % WIDE;
@@ -32,8 +32,8 @@ template <int SIDE> DEVICE int pixel_of(const KernelArgs& p, const TileOrigin& o
 }
 
 #if CELLS > 1
-// Runs the epilogue on a warp's 16 rows, which are two lines: a lane has two pixels, one below the other,
-// and another lane their neighbours to the right or left.
+// Runs the epilogue on a warp's 16 rows, which are two lines of 8 pixels: a lane has two pixels,
+// one below the other, and another lane has their neighbours to the right or left.
 template <typename MapPixel, typename Pixel> DEVICE void epilogue_of_pool(float (&sum)[BN / 2],
     const float* bias, const KernelArgs& p, int n0, MapPixel map_pixel, Pixel pixel)
 {
@@ -54,7 +54,7 @@ template <typename MapPixel, typename Pixel> DEVICE void epilogue_of_pool(float 
 }
 #endif
 
-// One slice of channels: adds the products of every tap's rows of the patch with its weights.
+// Multiplies one slice of channels: the patch's rows of every tap by the weights of the tap.
 DEVICE void multiply_patch(Sum (&sum)[BN / 2], unsigned patch, unsigned weights)
 {
     UNROLL(tap, TAPS) {
@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
     const SharedLayout shared = shared_layout(shared_address(memory));
     float* bias = reinterpret_cast<float*>(memory + (shared.end - shared_address(memory)));
 
-    // A thread block keeps its filters.
+    // A thread block computes the same filters in all its tiles.
     const int tile_n = blockIdx.x % p.tiles_n;
     const int first = blockIdx.x / p.tiles_n;
     const int stride = gridDim.x / p.tiles_n;

@@ -1,21 +1,21 @@
 // Epilogue of the sm90 convolutions: bias, residual, last activation, [yolo] values, upsampled stores.
 #pragma once
 #include "sm90_mainloop.cuh"
-#define ALIKE 1     // RESIDUAL of a residual like the result
-#define QUARTERS 2  // of a residual of quarters
+#define ALIKE 1     // RESIDUAL if the residual has the result's shape
+#define QUARTERS 2  // RESIDUAL if it has four times the area
 #ifndef REPEATED
 #define REPEATED 1
 #endif
 
-// The c-th float of a tile's biases. For integers the host pads them to whole tiles.
+// Returns the c-th float of a tile's biases. For int8 the host pads them to whole tiles.
 DEVICE float bias_at(const KernelArgs& p, int n0, int c)
 {
     const bool exists = c < BIAS_FLOATS && (MODE == 4 || n0 + c < p.filters);
     return exists ? p.bias[n0 * COLUMN_FLOATS + c] : 0.f;
 }
 
-// Each thread loads a few biases of a tile before the products and writes them to shared memory after
-// them, where every lane finds those of its columns.
+// Each thread loads a few biases of a tile before the mainloop and writes them to shared memory
+// after it, where every lane finds those of its columns.
 DEVICE void load_biases(float (&own)[BIASES_PER_THREAD], const KernelArgs& p, int n0, int thread)
 {
     UNROLL(i, BIASES_PER_THREAD) {
@@ -31,7 +31,7 @@ DEVICE void stage_biases(float* bias, const float (&own)[BIASES_PER_THREAD], int
     }
 }
 
-// Multiplies sums of integers, each by its factor, and adds its bias; both lie side by side.
+// Multiplies integer sums by their scales and adds their biases, which alternate in `bias`.
 template <int N> DEVICE void scale_sums(float (&x)[N], const float* bias)
 {
     UNROLL(i, N) x[i] = fmaf(x[i], bias[2 * i], bias[2 * i + 1]);
@@ -58,16 +58,15 @@ template <int N> DEVICE void add_residual(float (&x)[N], const result* from, int
     }
 }
 
-// Prefetches a row of the residual into the L2 while the products are summed, if the map is so large that
-// the L2 no longer holds it. Each prefetch costs time of the copy engine, so near maps are not
-// prefetched.
+// Prefetches a row of the residual into the L2 during the mainloop. It is called only if the
+// residual is too large to be in the L2 still, because each prefetch takes time of the TMA unit.
 DEVICE void prefetch_residual_row(const KernelArgs& p, int m, int n0, int filters)
 {
     const unsigned bytes = min(filters, p.filters - n0) * OUT_BYTES;
     prefetch_l2(p.residual + (size_t)m * p.residual_pitch + n0, bytes);
 }
 
-// The same for `pixels` rows.
+// Does the same for `pixels` rows.
 DEVICE void prefetch_residual(const KernelArgs& p, int m0, int n0, int pixels, int filters, int thread)
 {
     if constexpr (RESIDUAL == ALIKE && WHOLE) {
@@ -98,9 +97,10 @@ template <int N> DEVICE void load_words(unsigned (&word)[N], const void* from, b
 
 // Issues the loads of whole vectors of the residual of pixel m, from filter n on.
 //
-// A residual of quarters has four times the area, as where a residual network halves its maps. It is added
-// in flat (channel, y, x) order: four neighbouring filters are one of its channels, at four pixels a quarter of
-// its map from each other. They are loaded in the order of memory, and in_order() sorts them after the loads.
+// With QUARTERS the residual has four times the area, as where a residual network halves its
+// feature maps. It is added in flat (channel, y, x) order: four neighbouring filters are one of its
+// channels, at four pixels a quarter of its area apart. They are loaded in memory order, and
+// in_order() sorts them later.
 template <int N>
 DEVICE void issue_residual_load(unsigned (&word)[N], const KernelArgs& p, int m, int n, bool exists)
 {
@@ -212,7 +212,7 @@ template <int BYTES> DEVICE void finish_vector(Bits<BYTES>& x, const Bits<BYTES>
     }
 }
 
-// Adds a vector of residuals to values with their first activation, applies the last one, and packs.
+// Adds residuals to values after their first activation, applies the last activation, and packs.
 template <int N>
 DEVICE Bits<N * OUT_BYTES> finished_vector(float (&x)[N], const Bits<N * OUT_BYTES>& residual, const KernelArgs& p)
 {

@@ -1,4 +1,5 @@
-// Epilogue of integer sums from registers: factors, bias, activations, residual, and results of any type.
+// Epilogue of integer sums from registers: scale, bias, activations, residual, and results of any
+// type.
 #pragma once
 #include "sm90_epilogue.cuh"
 

@@ -1,10 +1,10 @@
-// Epilogue staged through shared memory, for sums whose rows are pixels: residuals are read and results
-// written 16 bytes at a time, as whole sectors.
+// Epilogue staged through shared memory, if rows of the GEMM are pixels: residuals are read and
+// results written 16 bytes at a time, as whole sectors.
 #pragma once
 #include "sm90_epilogue.cuh"
 
-#define PACKS (BN / OUT_PACK)  // of a row: results in 16 bytes
-#define ROW_PITCH (BN + 8)     // of a warp's staging area; the padding keeps fragments off each other's banks
+#define PACKS (BN / OUT_PACK)  // packs of 16 bytes in a row
+#define ROW_PITCH (BN + 8)     // in a warp's staging area; the padding avoids bank conflicts
 
 #if OUT_BYTES == 2
 // Writes a warp's 16 rows to its staging area: two words of each lane for every eight columns, as four
@@ -34,13 +34,13 @@ DEVICE void stage_rows(result* staging, const float (&sum)[BN / 2])
 }
 #endif
 
-#define VECTORS_PER_LANE (PACKS / 2)  // of a warp's 16 rows
+#define VECTORS_PER_LANE (PACKS / 2)  // in a warp's 16 rows
 #define VECTORS_IN_FLIGHT (VECTORS_PER_LANE < 8 ? VECTORS_PER_LANE : VECTORS_PER_LANE % 8 == 0 ? 8 : 6)
 
 typedef ResultVector ResidualVectors[VECTORS_IN_FLIGHT];
 
 // The order in which a warp visits its rows: neighbouring lanes take neighbouring vectors, so that
-// sectors of the L2 are written whole and not in two halves, which would cost twice.
+// whole sectors of the L2 are written; writing each in two halves would cost twice as much.
 struct LaneWalk {
     unsigned lane;
     int rows, columns;  // that exist

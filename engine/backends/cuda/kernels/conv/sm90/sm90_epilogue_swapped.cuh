@@ -1,6 +1,6 @@
 // Epilogue for swapped operands: rows of the sums are filters, columns are pixels. The host orders
-// filters such that the LANE_FILTERS filters that a lane has of each of its pixels are neighbours, and
-// eight lanes store whole sectors.
+// filters so that the LANE_FILTERS filters that a lane has of each of its pixels are neighbours,
+// and eight lanes store whole sectors.
 #pragma once
 #include "sm90_warpgroups.cuh"
 
@@ -28,7 +28,7 @@ DEVICE void load_lane_biases(LaneBiases& bias, const KernelArgs& p, int n)
     }
 }
 
-// Integers start from zero, because their bias is added after they are multiplied.
+// Integer sums start at zero, because their bias is added after they are scaled.
 DEVICE void init_with_bias(const LaneBiases& bias, Sum (&sum)[M_BLOCKS][BN / 2])
 {
     UNROLL(i, M_BLOCKS) {
@@ -36,9 +36,9 @@ DEVICE void init_with_bias(const LaneBiases& bias, Sum (&sum)[M_BLOCKS][BN / 2])
     }
 }
 
-// A lane has the filters from n on, for LANE_PIXELS pixels; two of every eight columns are its own. The i-th pixel, if exists(i), is m + pixel_offset(i).
-//
-// Issues the loads of `count` residuals from pixel `first` on.
+// Issues the loads of `count` residuals from pixel `first` on. A lane has the filters from n on of
+// LANE_PIXELS pixels, two of every eight columns; the i-th pixel, if exists(i), is m +
+// pixel_offset(i).
 template <typename Exists, typename PixelOffset> DEVICE void issue_residual_loads(Residuals& residual,
     const KernelArgs& p, int m, int n, int first, int count, Exists exists, PixelOffset pixel_offset)
 {
@@ -52,9 +52,9 @@ template <typename Exists, typename PixelOffset> DEVICE void issue_residual_load
     }
 }
 
-// Finishes and stores a lane's pixels; the first residuals are in flight. As sums are stored, their
-// registers take three times as many residuals, so that the L2's latency is paid twice and not for every
-// part.
+// Finishes and stores a lane's pixels; the first residuals are in flight. The registers of stored
+// sums then hold three times as many residuals, so that the latency of the L2 is paid twice, not
+// for every part.
 template <typename Exists, typename PixelOffset> DEVICE void epilogue_swapped(Sum (&sum)[M_BLOCKS][BN / 2],
     const LaneBiases& bias, Residuals& residual, const KernelArgs& p, int m, int n, Exists exists, PixelOffset pixel_offset)
 {

@@ -1,17 +1,16 @@
 // sm90_fused_bottleneck: a residual block in one kernel: a 1x1 convolution to half as many channels, a
-// 3x3 convolution back, and the block's input added to the result. Launched by
-// conv/sm90_fused.py.
+// 3x3 convolution back, and the addition of the block's input. Launched by conv/sm90_fused.py.
 //
 //   map[m, n] = f(sum over c of in[m, c] * V[n, c] + b[n])
 //   out[n, m] = l(g(sum over k of W[n, k] * map[m, k] + bias[n]) + in[n, m])
 //
-// Layout: the input is an NHWC tensor map of boxes; weights of both convolutions are swizzled by the host
-// and stay in shared memory. Halves in, halves out.
+// Layout: the NHWC input is loaded in boxes by a tiled tensor map; weights of both convolutions are
+// swizzled by the host and stay in shared memory. Inputs and results are float16.
 //
-// Thread blocks are persistent. A warpgroup computes tiles of 8 x HIGH pixels: it loads the patch of the
-// input that their windows cover, multiplies it pixel by pixel into `map`, which stays in shared memory,
-// and multiplies that with the second weights. The residuals come from the same patch. TEAMS warpgroups
-// work independently and load a patch while they work on another.
+// Thread blocks are persistent. A warpgroup computes tiles of 8 x HIGH pixels: it loads the patch
+// of the input that their windows cover, computes `map` from it, which stays in shared memory, and
+// multiplies that by the second weights. The residuals come from the same patch. TEAMS warpgroups
+// work independently, each loading the next patch while it works on the current one.
 //
 // Compile-time constants: TEAMS, BM 64 (filters), BN (pixels: 8 * HIGH), BK 64 (channels), BETWEEN 32
 // (filters of the first convolution), FIRST_KIND, KIND, LAST.
@@ -23,7 +22,7 @@
 
 #define FIRST_BYTES (BETWEEN * ROW_BYTES)
 #define PATCH_PIXELS (PATCH_W * PATCH_H)
-#define GROUPS_DOWN ((PATCH_PIXELS + 63) / 64)  // of 64 pixels of a patch
+#define GROUPS_DOWN ((PATCH_PIXELS + 63) / 64)  // groups of 64 pixels of a patch
 #define PATCH_GROUP_BYTES (GROUPS_DOWN * 64 * ROW_BYTES)
 #define MAP_BYTES (GROUPS_DOWN * 64 * BETWEEN_BYTES)
 #define TEAM_BYTES (2 * PATCH_GROUP_BYTES + MAP_BYTES)
@@ -33,8 +32,8 @@ struct FirstArgs {
     const unsigned char* weight;
 };
 
-// Bits of a lane's pixels that are inside the map, two for each group. The others are the padding of the
-// second convolution and must be zero.
+// Returns a mask of a lane's pixels that are inside the feature map, two bits for each group. The
+// others are the padding of the second convolution and must be zero.
 DEVICE unsigned inside(const KernelArgs& p, const TileOrigin& origin)
 {
     unsigned bits = 0;

@@ -1,11 +1,11 @@
-// Shared by kernels that fuse two convolutions, the second of which is 3x3: the map between them stays in
-// shared memory, BETWEEN_BYTES per pixel. Filters are the rows of the second product.
+// Shared by kernels that fuse two convolutions, the second of which is 3x3: the feature map between
+// them stays in shared memory, BETWEEN_BYTES per pixel. Filters are the rows of the second GEMM.
 #pragma once
 #include "sm90_patches.cuh"
 #include "sm90_epilogue_swapped.cuh"
 
-#define BETWEEN_BYTES (2 * BETWEEN)            // of a pixel of the map
-#define CHUNKS (BETWEEN_BYTES / 16)            // of a pixel
+#define BETWEEN_BYTES (2 * BETWEEN)            // per pixel of the map
+#define CHUNKS (BETWEEN_BYTES / 16)            // per pixel
 #define SECOND_TAP_BYTES (BM * BETWEEN_BYTES)  // weights of a tap
 #define SECOND_BYTES (9 * SECOND_TAP_BYTES)
 
@@ -33,8 +33,8 @@ DEVICE void load_first_biases(float (&bias)[BETWEEN / 4], const float* from)
     UNROLL(i, BETWEEN / 4) bias[i] = from[i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2];
 }
 
-// Adds the products of every tap's weights with its pixels, which begin from_of(tap) bytes after `map`;
-// eight of them are on one line, and lines are `width` pixels apart.
+// Multiplies every tap's weights by its pixels, which begin from_of(tap) bytes after `map`. There
+// are eight to a line, and lines are `width` pixels apart.
 template <typename From>
 DEVICE void multiply_map(float (&sum)[BN / 2], unsigned weights, unsigned map, int width, From from_of)
 {

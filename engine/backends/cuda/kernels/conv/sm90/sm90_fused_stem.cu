@@ -1,5 +1,6 @@
-// sm90_fused_stem: the first two convolutions of many networks in one kernel. The map between them, the
-// largest of the network, stays in shared memory, tile by tile. Launched by conv/sm90_fused.py.
+// sm90_fused_stem: the first two convolutions of many networks in one kernel. The feature map
+// between them, the network's largest, stays in shared memory, tile by tile. Launched by
+// conv/sm90_fused.py.
 //
 //   map[m, n] = f(sum over k of A[m, k] * V[n, k] + b[n])       3x3 over three channels, as sm90_rgb_stem
 //   out[n, m] = g(sum over k of W[n, k] * map[m, k] + bias[n])  3x3, stride 2, swapped operands
@@ -7,10 +8,10 @@
 // Layout: the picture is NHWC with four values per pixel, and the fourth is ignored; weights of both
 // convolutions are swizzled by the host and stay in shared memory. Halves in, halves out.
 //
-// Thread blocks are persistent. A warpgroup computes tiles of 8 x HIGH results, moving to the right. They
-// need 17 x (2 * HIGH + 1) pixels of the map: the first column is the last one of the previous tile, the
-// other 16 are computed, eight lines at a time; two neighbouring pixels form a row of the product, eight
-// of those a line. TEAMS warpgroups work independently.
+// Thread blocks are persistent. A warpgroup computes tiles of 8 x HIGH results from left to right.
+// A tile needs 17 x (2 * HIGH + 1) pixels of the map: the first column is the last one of the
+// previous tile, the other 16 are computed, eight lines at a time; two neighbouring pixels form a
+// row of the GEMM, eight rows a line. TEAMS warpgroups work independently.
 //
 // Compile-time constants: TEAMS, BM 64 (filters), BN (pixels: 8 * HIGH), BETWEEN (filters of the first
 // convolution) and BK 32, PARTS (of its weights: 2 if each is the sum of two halves), FIRST_KIND, KIND.
@@ -19,10 +20,10 @@
 #define TAP_BYTES A_BYTES
 #include "sm90_fused_pair.cuh"
 
-#define FIRST_COLUMNS (2 * BETWEEN)      // of a product: filters of two neighbouring pixels
+#define FIRST_COLUMNS (2 * BETWEEN)      // of the GEMM: filters of two neighbouring pixels
 #define PART_BYTES (FIRST_COLUMNS * 32)  // weights of four pixels
 #define FIRST_BYTES (TAPS_Y * PARTS * PART_BYTES)
-#define GROUPS_DOWN ((2 * HIGH + 1 + 7) / 8)           // of eight lines of the map
+#define GROUPS_DOWN ((2 * HIGH + 1 + 7) / 8)           // groups of eight lines of the map
 #define GROUP_BYTES (8 / 2 * PATCH_W * BETWEEN_BYTES)  // of a group, in each patch
 #define LINE_PIXELS (2 * WIDE + 2)                     // of the picture
 #define LINE_BYTES (LINE_PIXELS * 8)
@@ -33,7 +34,7 @@
 #define TEAM_BYTES (SLOT_BYTES + PICTURE_BYTES)
 
 struct StemArgs {
-    const float* bias;  // one for each column of a product
+    const float* bias;  // one for each column of the GEMM
     const unsigned char* weight;
     const uint2* picture;
     int height, width;
@@ -75,8 +76,8 @@ DEVICE unsigned carried_at(unsigned map, int column)
     return chunk_at(map + line % 2 * 2 * PATCH_SLOT_BYTES, line / 2 * PATCH_W + column, threadIdx.x % CHUNKS);
 }
 
-// Where a lane stores its matrices for the upper lines of the first group: the left pixels of the pairs,
-// and the right ones. Column 0 is carried over, so the first computed column is odd.
+// The addresses where a lane stores its matrices of the upper lines of the first group: left and
+// right pixels of the pairs. Column 0 is carried over, so the first computed column is odd.
 struct Targets {
     unsigned left, right;
 };
@@ -88,8 +89,8 @@ DEVICE Targets targets_of(unsigned map)
     return {chunk_at(map + PATCH_SLOT_BYTES, pixel, lane / 8), chunk_at(map, pixel + 1, lane / 8)};
 }
 
-// The same for another group or for the lower lines, which lie whole lines of 128 bytes further on; the
-// swizzle changes with the line.
+// The same address for another group or for the lower lines, which lie a multiple of 128 bytes
+// further on; the swizzle changes every 128 bytes.
 DEVICE unsigned target_of(unsigned first, int group, int low)
 {
     const int further = group * GROUP_BYTES + low * 2 * PATCH_SLOT_BYTES;
@@ -97,7 +98,7 @@ DEVICE unsigned target_of(unsigned first, int group, int low)
     return (first ^ (group * (GROUP_BYTES / 128) & (CHUNKS - 1)) << 4) + further;
 }
 
-// Adds the products of eight lines of 16 pixels with the weights of the first convolution.
+// Multiplies eight lines of 16 pixels by the weights of the first convolution.
 template <typename Matrix>
 DEVICE void multiply_lines(float (&sum)[FIRST_COLUMNS / 2], Matrix lines, Matrix weights)
 {
@@ -179,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
         }
         store_pixels(at(lines), pixel);
         fence_async_proxy();
-        named_barrier(1 + team, 128);  // all four warps' products have read the map
+        named_barrier(1 + team, 128);  // the wgmmas of all four warps have read the map
         *reinterpret_cast<uint4*>(at(carried_to)) = carried;
 #pragma unroll
         for (int group = 0; group < GROUPS_DOWN; group += 2) {

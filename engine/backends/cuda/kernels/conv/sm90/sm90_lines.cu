@@ -1,15 +1,16 @@
-// sm90_lines: 3x3 windows one pixel apart at small batches. Filters are the rows of the product, pixels its
-// columns. Launched by conv/sm90_lines.py.
+// sm90_lines: 3x3 convolution with stride 1 for small batches. Filters are the rows of the GEMM,
+// pixels its columns. Launched by conv/sm90_lines.py.
 //
-// im2col loads every pixel nine times. Here whole lines of the map lie in shared memory with one pixel of
-// padding between them, which is the right one of a line and the left one of the next: line after line,
-// out_w + 1 pixels each. Columns of the product are numbered the same way, so the pixels of a tap are the
-// same columns, shifted; every (out_w + 1)th column is computed in vain.
+// im2col loads every pixel nine times. Here whole lines of the feature map lie in shared memory,
+// out_w + 1 pixels each: one pixel of padding is the right border of a line and the left border of
+// the next. Columns of the GEMM are numbered the same way, so the pixels of a tap are the same
+// columns, shifted; every (out_w + 1)th column is computed in vain.
 //
-// A thread block computes BM filters, 64 for each warpgroup, of BN columns. Its producer thread loads
-// patches, the lines that the windows cover for one slice of channels, to PATCHES slots, and the weights of
-// a line of taps at a time to a ring of STAGES: barriers for each tap would cost as much as its products.
-// Blocks of a cluster share the slices of channels as in sm90_cluster_reduce.cuh.
+// A thread block computes BM filters, 64 for each warpgroup, by BN columns. Its producer thread
+// loads patches (the lines that the windows cover, for one slice of channels) into PATCHES slots,
+// and weights into a ring of STAGES, a line of taps at a time: barriers for each tap would cost as
+// much as its wgmmas. Blocks of a cluster divide the slices of channels as in
+// sm90_cluster_reduce.cuh.
 //
 // Compile-time constants: PATCHES, EARLY, the stages whose weights are loaded before the first patch, and the
 // rest as in sm90_splitk.
@@ -24,19 +25,19 @@ struct LinesArgs {
     Divisor by_pitch, by_tiles;
 };
 
-// The epilogue: LANES neighbouring lanes have the filters of a pixel, eight each, so that whole lines of
-// the L2 are read and written. Code that runs once is fetched from the L2, so it is short instead of
-// unrolled, and sums pass through shared memory without a split, too.
+// In the epilogue LANES neighbouring lanes have the filters of a pixel, eight each, so that whole
+// lines of the L2 are read and written. Instructions that run once come from the L2, so the code is
+// short instead of unrolled, and sums pass through shared memory even without a split.
 #define LANES (BM / 8)
 #define PIXELS (128 * CONSUMERS / LANES)  // at a time
 
-// The pixel of a column among those that this block owns, or negative.
+// The pixel of one of the columns that this block owns; negative if there is none.
 template <typename PixelOf> DEVICE int owned_pixel(const Inbox& inbox, int column, PixelOf pixel_of)
 {
     return column < inbox.count * 8 ? pixel_of(inbox.first * 8 + column) : -1;
 }
 
-// Issues the load of a lane's residuals of such a column.
+// Issues the load of a lane's residuals for such a column.
 template <typename PixelOf> DEVICE void issue_residual_load_of(
     Eight& residual, const Inbox& inbox, const KernelArgs& p, int n, int column, PixelOf pixel_of)
 {
@@ -149,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             for (int s = EARLY; s < ahead; ++s) issue_weights(s);
 #pragma unroll 1
             for (int s = 1; s < min(PATCHES, slices); ++s) issue_patch(s);
-            // What a product has read makes room for what is needed later.
+            // Refill the slots that the wgmmas have read.
             int stage = 0;
             int phase = 0;
             int slot = 0;
@@ -189,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         int lap = 0;
         int stage = 0;
         int phase = 0;
-        unsigned previous = 0;        // the barrier of the slot that the last products read
+        unsigned previous = 0;        // the barrier of the slot that the last wgmmas read
         unsigned previous_patch = 0;  // the same for a patch that is no longer needed
         int line = 0;
         unsigned pixels = base + left * ROW_BYTES;
@@ -209,7 +210,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             wgmma_fence();
             UNROLL(tap, SIDE) wgmma_slice(sum[0], filters + tap * A_BYTES, pixels + tap * ROW_BYTES);
             wgmma_commit();
-            wgmma_wait<1>();  // the previous products have read their slots
+            wgmma_wait<1>();  // the previous wgmmas have read their slots
             if (previous && is_first) mbarrier_arrive(previous);
             if (previous_patch && is_first) mbarrier_arrive(previous_patch);
             previous = empty + 8 * stage;
@@ -231,7 +232,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             }
         } while (--left_over > 0);
         wgmma_wait<0>();
-        named_barrier(1, 128 * CONSUMERS);  // the slots have been read; their memory takes the sums
+        named_barrier(1, 128 * CONSUMERS);  // the slots have been read; the sums reuse their memory
         unsigned char* buffer = memory + (base - shared_address(memory));
         exchange_sums(sum, inbox, rank, warp_index(), base, buffer);
         named_barrier(1, 128 * CONSUMERS);  // this block's own share has been written

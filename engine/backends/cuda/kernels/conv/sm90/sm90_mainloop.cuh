@@ -1,5 +1,5 @@
-// Arguments, tile coordinates, TMA loads and the wgmma of a slice: the main loop of the sm90
-// convolutions.
+// The mainloop of the sm90 convolutions: arguments, tile coordinates, TMA loads and the wgmma of a
+// slice.
 #pragma once
 #define ELEMENT_BYTES (MODE == 4 ? 1 : MODE == 0 ? 2 : 4)
 #define ROW_BYTES (BK * ELEMENT_BYTES)  // 128, 64 or 32: one swizzled row of a slice
@@ -8,13 +8,13 @@
 #include "quad_transpose.cuh"
 #include "wgmma.cuh"
 
-#define STEP_BYTES 32  // one wgmma along k: 32 bytes, 16 halves or 8 floats
+#define STEP_BYTES 32  // the k of one wgmma: 32 integers, 16 halves or 8 floats
 #define A_BYTES (BM * ROW_BYTES)
 #define B_BYTES (BN * ROW_BYTES)
 #define WEIGHT_BYTES ((MODE == 2 ? 2 : 1) * B_BYTES)  // high parts, then low parts
 #define STAGE_BYTES (A_BYTES + WEIGHT_BYTES)
-#define M_BLOCKS (BM / 64 / CONSUMERS)  // of 64 rows, for each warpgroup
-// For each filter a bias, after the factor of its sums if those are integers.
+#define M_BLOCKS (BM / 64 / CONSUMERS)  // blocks of 64 rows for each warpgroup
+// Each filter has a bias, which follows the scale of its sums if those are integers.
 #define COLUMN_FLOATS (MODE == 4 ? 2 : 1)
 #define BIAS_FLOATS (COLUMN_FLOATS * BN)
 #define BIASES_PER_THREAD ((BIAS_FLOATS + 128 * CONSUMERS - 1) / (128 * CONSUMERS))
@@ -23,7 +23,7 @@ struct KernelArgs {
     const float* bias;  // COLUMN_FLOATS for each filter
     const result* residual;
     void* out;
-    result* kept;  // the map that is pooled, if it is stored as well
+    result* kept;  // the input of the pool, if it is stored as well
     unsigned* flag;
     const unsigned char* weight;
     const unsigned char* next;        // weights of a later layer, to prefetch
@@ -31,20 +31,20 @@ struct KernelArgs {
     int pixels, filters;              // M, N
     int out_h, out_w;
     int kernel_x;
-    int slices, steps;  // of BK channels: of a tap; in all
+    int slices, steps;  // of BK channels: per tap; in all
     int stride_y, stride_x;  // from the window of one pixel of the output to the next
     int top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch, kept_pitch;
     int tiles_n, is_aligned;
     int inbox;            // its offset from the pipeline's buffers, in bytes
-    int is_residual_far;  // the residual is larger than what the L2 holds
+    int is_residual_far;  // too large to be in the L2 still
     int entries, box;     // of an anchor, if the output of [yolo] is computed
     float scale_x_y;
-    float residual_scale, out_factor;  // of results in bytes: the value of a step, steps of a value
+    float residual_scale, out_factor;  // int8: scale of residual, inverse scale of result
     Divisor by_tiles_n, by_out_h, by_out_w, by_slices, by_kernel_x;
 };
 
-// The coordinates of a tile; tiles of neighbouring filters come first.
+// The coordinates of a tile; consecutive indices are tiles of neighbouring filters.
 struct Tile {
     int down, across;
 };
@@ -113,15 +113,15 @@ template <int N, int M> DEVICE void clear(Sum (&sum)[N][M])
     UNROLL(i, N * M) sum[i / M][i % M] = 0;
 }
 
-// Keeps the compiler from reading sums, for a conversion of integers say, before the wait for them: it would
-// let each product wait for the one before.
+// Keeps the compiler from moving reads of accumulators (conversions of integers, say) before the
+// wait for them: it would serialize the wgmmas.
 template <int N, int M> DEVICE void keep_after(Sum (&sum)[N][M])
 {
     UNROLL(i, N * M) sum[i / M][i % M] = opaque(sum[i / M][i % M]);
 }
 
 #if MODE != 2
-// One slice: sum += 64 rows of input at `a` times BN rows of weights at `b`.
+// Multiplies one slice: sum += 64 rows of input at `a` times BN rows of weights at `b`.
 DEVICE void wgmma_slice(Sum (&sum)[BN / 2], unsigned a, unsigned b)
 {
     const auto rows = matrix_descriptor(a);

@@ -1,5 +1,5 @@
-// Shared by kernels that load patches of the map by TMA and keep the weights of all taps in shared
-// memory. A tile is WIDE x HIGH pixels; its patch is what their windows cover.
+// Shared by kernels that load patches of the feature map with TMA and keep the weights of all taps
+// in shared memory. A tile is WIDE x HIGH pixels; its patch is what their windows cover.
 //
 // With stride 2, pixels of even and odd columns and lines are loaded as separate patches, in each of
 // which neighbouring windows have neighbouring pixels. The kernel defines WIDE, HIGH, STRIDE and
@@ -18,12 +18,12 @@
 
 #define POOL_SIDE (CELLS > 1 ? 2 : 1)
 
-// The tiles of pixels of all rows, and the first pixel of a tile.
+// The grid of tiles over all rows of the batch.
 struct PixelTiles {
     int across, down, count;
 };
 
-struct TileOrigin {
+struct TileOrigin {  // the first pixel of a tile
     int x, y, row;
 };
 
@@ -62,7 +62,7 @@ DEVICE SharedLayout shared_layout(unsigned begin)
     shared.full = shared.patches + SLOTS * SLOT_BYTES;
     shared.empty = shared.full + 8 * SLOTS;
     shared.ready = shared.empty + 8 * SLOTS;
-    shared.end = shared.ready + 16;  // vectors lie there
+    shared.end = shared.ready + 16;  // aligned for vectors
     return shared;
 }
 

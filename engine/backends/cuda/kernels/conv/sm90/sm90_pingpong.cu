@@ -1,6 +1,6 @@
-// sm90_pingpong: sm90_splitk without the split, for maps that fill the device many times over. Thread
-// blocks are persistent and take tile after tile; TEAMS groups of warpgroups alternate, so that one
-// multiplies while another runs its epilogue. Launched by conv/sm90_pingpong.py.
+// sm90_pingpong: sm90_splitk without the split, for layers that fill the device many times over.
+// Thread blocks are persistent and take tile after tile; TEAMS groups of warpgroups alternate, so
+// that one multiplies while another runs its epilogue. Launched by conv/sm90_pingpong.py.
 //
 // Layout of the operands as in sm90_splitk. Compile-time constants: TEAMS, MODE 0, 1 or 4, and the rest as
 // in sm90_splitk.
@@ -56,7 +56,8 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
                     }
                 },
                 [] {});
-            // Two rows of biases per team: some threads may still need those of the previous tile.
+            // Each team has two bias buffers: some threads may still need those of the previous
+            // tile.
             float* bias = biases + (team * 2 + iteration / TEAMS % 2) * BIAS_FLOATS;
             stage_biases(bias, own, thread);
             named_barrier(1 + team, 128 * CONSUMERS);

@@ -59,8 +59,7 @@ DEVICE void produce_tiles(const Pipeline& pipeline, const KernelArgs& p, int til
     };
     int index = blockIdx.x;
     begin(index);
-    // The weights of the first tile do not depend on the previous kernel and are loaded before the wait
-    // for it.
+    // The weights of the first tile do not depend on the previous kernel, so they are loaded early.
     const int first = min(p.steps, STAGES);
     for (int s = 0; s < first; ++s) issue_stage_weights(s, s);
     wait_for_previous_kernel();
@@ -96,13 +95,13 @@ DEVICE void release_slot(const Pipeline& pipeline, int stage)
     if (lane == 0) mbarrier_arrive(barrier);
 }
 
-// A team's main loop over one tile: multiply(slot) adds the products of a slice to the sums;
-// before_wait() runs while the last products are in flight.
+// Runs a team's mainloop over one tile: multiply(slot) issues the wgmmas of a slice; before_wait()
+// runs while the last of them are in flight.
 template <typename Multiply, typename BeforeWait> DEVICE void run_mainloop(const Pipeline& pipeline,
     const KernelArgs& p, int iteration, int team, Multiply multiply, BeforeWait before_wait)
 {
-    // An mbarrier distinguishes a phase only from the next one: a team that skipped the slices of another
-    // must know that those have arrived before it waits for its own.
+    // The parity of an mbarrier distinguishes a phase only from the next one: before a team waits
+    // for its own slices, it must know that those which it skips have arrived.
     if (TEAMS > 1 && iteration > 0) {
         mbarrier_wait(pipeline.order + 8 * team, (iteration / TEAMS - (team == 0)) & 1);
     }

@@ -10,12 +10,13 @@ struct alignas(64) TensorMap {
 // ---- warps
 //
 // Copies and wgmmas take addresses from uniform registers, in which the compiler computes only what it
-// knows to be the same in all lanes; it moves everything else there for each of them, or serializes them.
+// knows to be the same in all lanes. For any other address it adds a move before each of them, or
+// serializes them.
 
 // The number of this warp, the same in all lanes.
 DEVICE int warp_index() { return __shfl_sync(~0u, threadIdx.x / 32, 0); }
 
-// True in one lane of a warp whose lanes are all here.
+// Returns true in one lane of a converged warp.
 DEVICE bool is_elected()
 {
     unsigned is;
@@ -88,8 +89,8 @@ DEVICE void tma_load_box(
         : "memory");
 }
 
-// Loads contiguous bytes, both ends aligned to 16. It needs no tensor map and is faster than one: TMA
-// takes time for each row of a map.
+// Loads contiguous bytes; addresses and size are multiples of 16. It is faster than a copy by a
+// tensor map, for each row of which TMA takes time.
 DEVICE void bulk_load(unsigned to, const void* from, int bytes, unsigned barrier)
 {
     asm volatile(
@@ -98,7 +99,7 @@ DEVICE void bulk_load(unsigned to, const void* from, int bytes, unsigned barrier
         : "memory");
 }
 
-// Prefetches bytes into the L2, both ends aligned to 16.
+// Prefetches bytes into the L2; address and size are multiples of 16.
 DEVICE void prefetch_l2(const void* from, unsigned bytes)
 {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
@@ -107,7 +108,7 @@ DEVICE void prefetch_l2(const void* from, unsigned bytes)
 // ---- wgmma
 
 // Descriptor of a K-major matrix in shared memory with rows of BYTES, swizzled as TMA leaves them. Eight
-// rows are contiguous; the next eight begin `row_distance` rows after them.
+// rows are contiguous; groups of eight begin `row_distance` rows apart.
 template <int BYTES = ROW_BYTES>
 DEVICE unsigned long long matrix_descriptor(unsigned address, int row_distance = 8)
 {
@@ -116,14 +117,14 @@ DEVICE unsigned long long matrix_descriptor(unsigned address, int row_distance =
         (unsigned long long)(row_distance * BYTES >> 4) << 32 | swizzle << 62;
 }
 
-// The same descriptor `bytes`, a multiple of 16, further on.
+// Advances a descriptor by `bytes`, a multiple of 16.
 DEVICE unsigned long long advance_descriptor(unsigned long long matrix, int bytes)
 {
     return matrix + (bytes >> 4);
 }
 
-// Descriptor of an unswizzled matrix whose rows begin 16 bytes apart: eight rows, the next eight `apart`
-// bytes on; the next 16 bytes of k lie `across` bytes on. Rows may overlap.
+// Descriptor of an unswizzled matrix whose rows begin 16 bytes apart. Groups of eight rows begin
+// `apart` bytes apart, and 16-byte chunks of k lie `across` bytes apart. Rows may overlap.
 DEVICE unsigned long long unswizzled_descriptor(unsigned address, int across, int apart)
 {
     return (unsigned long long)((address & 0x3FFFF) >> 4) | (unsigned long long)(across >> 4) << 16 |
@@ -169,8 +170,8 @@ DEVICE void store_vector(void* to, const unsigned short (&word)[1])
     asm volatile("st.global.b16 [%0], %1;" ::"l"(to), "h"(word[0]));
 }
 
-// Issues a load now; the compiler would move it down to its first use. Zeros if not `are_there`:
-// registers that only some threads write would keep old values.
+// Issues a load here; the compiler would sink it to its first use. Returns zeros if not
+// `are_there`, because registers that only some threads write would keep old values.
 DEVICE void issue_load(unsigned (&word)[4], const void* from, bool are_there)
 {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n"
@@ -248,8 +249,8 @@ DEVICE unsigned map_to_rank(unsigned address, int rank)
 // Makes earlier writes to shared memory visible to asynchronous copies and wgmma.
 DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Copies bytes of this block's shared memory to another block of the cluster, both ends aligned to 16,
-// and signals an mbarrier there.
+// Copies bytes of this block's shared memory to another block of the cluster and signals an
+// mbarrier there; addresses and size are multiples of 16.
 DEVICE void bulk_copy_to_rank(unsigned to, unsigned from, int bytes, unsigned barrier)
 {
     asm volatile(

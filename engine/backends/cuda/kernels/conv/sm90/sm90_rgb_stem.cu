@@ -1,13 +1,13 @@
-// sm90_rgb_stem: convolution of a picture's three channels, a network's first layer, with wgmma. Launched
-// by conv/sm90_rgb_stem.py.
+// sm90_rgb_stem: the first layer of a network, a convolution of a picture's three channels, with
+// wgmma. Launched by conv/sm90_rgb_stem.py.
 //
 //   out[m, n] = f(max over cells of (sum over k of A[m, k] * W[n, k]) + bias[n]); 1 cell, or 2 x 2 if pooled
 //
-// Layout: lines of the picture are copied to shared memory as they are, four halves per pixel. A window's
-// part of a line is a row of A, and the next row begins two pixels, 16 bytes, further on: wgmma reads
-// overlapping rows in place, so nothing is unfolded. If windows are one pixel apart (PAIR is 2), two of
-// them share a row, and the filters of the second, shifted by a pixel, are further columns. Halves in,
-// halves or bytes out.
+// Layout: lines of the picture are copied to shared memory as they are, four halves per pixel. A
+// window's part of a line is a row of A, and the next row begins two pixels, 16 bytes, further on:
+// wgmma reads overlapping rows in place, so nothing is unfolded. If windows are one pixel apart
+// (PAIR is 2), two of them share a row, and the filters of the second, shifted by a pixel, are
+// further columns. Inputs are float16, results float16 or int8.
 //
 // Thread blocks are persistent and keep all weights in shared memory. A warpgroup computes a line of 64
 // rows at a time, or two lines if cells are pooled.
@@ -25,7 +25,7 @@
 #define THREADS (128 * GROUPS)
 #define AHEAD 5                                 // loads in flight per thread
 #define WINDOWS 64                              // rows of A
-#define PIXELS (2 * (WINDOWS - 1) + 4 * STEPS)  // covered by them, in a line
+#define PIXELS (2 * (WINDOWS - 1) + 4 * STEPS)  // that these rows cover in a line
 #define LINE_BYTES ((PIXELS * 8 + 15) / 16 * 16)
 #define LINES_IN ((LINES - 1) * STRIDE_Y + TAPS_Y)
 #define PART_BYTES (BN * 32)  // weights of a step
@@ -40,12 +40,12 @@ struct KernelArgs {
     const unsigned char* weight;
     result* out;
     int height, width, src_pitch;
-    int is_wide;         // pixels of `src` begin on 8 bytes
+    int is_wide;         // pixels of `src` are aligned to 8 bytes
     int grid_h, grid_w;  // of windows
     int out_h, out_w, out_pitch;
     int across, blocks;  // tiles of a line; all tiles
     int top, left;
-    float out_factor;  // of results in bytes
+    float out_factor;  // of int8 results
     Divisor by_across, by_down;
 };
 
@@ -61,7 +61,7 @@ DEVICE Tile tile_at(const KernelArgs& p, int index)
     return {(index - line * p.across) * WINDOWS, (line - row * down) * LINES, row};
 }
 
-// Three channels and any value; zeros outside the map.
+// Returns three channels and an arbitrary fourth value, or zeros outside the picture.
 DEVICE uint2 pixel_at(const KernelArgs& p, int row, int y, int x)
 {
     const bool is_inside = ((unsigned)y < (unsigned)p.height) & ((unsigned)x < (unsigned)p.width);
@@ -90,13 +90,13 @@ DEVICE void load_lines(unsigned char* lines, const KernelArgs& p, const Tile& ti
         UNROLL(i, AHEAD) {
             const int at = first + i * THREADS;
             if (at >= LINES_IN * PIXELS) break;
-            pixels[i].y &= 0xFFFF;  // without the value after the last channel
+            pixels[i].y &= 0xFFFF;  // clear the value after the last channel
             *reinterpret_cast<uint2*>(lines + at / PIXELS * LINE_BYTES + at % PIXELS * 8) = pixels[i];
         }
     }
 }
 
-// Adds the products of the windows of one line of the tile.
+// Multiplies the windows of one line of the tile by the weights.
 DEVICE void multiply_line(float (&sum)[BN / 2], unsigned lines, unsigned weights)
 {
     UNROLL(tap, TAPS_Y) {
@@ -110,8 +110,8 @@ DEVICE void multiply_line(float (&sum)[BN / 2], unsigned lines, unsigned weights
     }
 }
 
-// Finishes and stores a row of sums: `x` has the lane's pairs of window `window`, on the line that begins
-// at `out`; with PAIR 2, of two neighbouring windows.
+// Finishes and stores the lane's pairs `x` of a row of sums, which is window `window`, or two
+// neighbouring windows if PAIR is 2; `out` is the beginning of the output line.
 DEVICE void finish_row(
     float (&x)[COLUMNS / 8][2], const KernelArgs& p, result* out, int window, const float* bias)
 {
@@ -172,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             const int y = tile.line + line;
             float sum[SIDE][BN / 2];
             UNROLL(i, SIDE) {
-                UNROLL(j, BN / 2) sum[i][j] = opaque(0.f);  // set here, not between products
+                UNROLL(j, BN / 2) sum[i][j] = opaque(0.f);  // set here, not between wgmmas
             }
             const unsigned from = shared_address(lines) + line * STRIDE_Y * LINE_BYTES;
             wgmma_fence();
@@ -202,8 +202,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                     finish_row(x, p, out, tile.window + first_row + low * 8, bias);
                 }
 #else
-                // Neighbouring windows are in lanes of other quads: even lanes finish the first rows, odd
-                // lanes those eight further on.
+                // Neighbouring windows are in neighbouring quads: even quads finish the first rows,
+                // odd quads those eight further on.
                 const bool is_odd = lane / 4 % 2;
                 float x[COLUMNS / 8][2];
                 UNROLL(j, COLUMNS / 4) {

@@ -4,47 +4,48 @@
 //   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
 //   m = (row, y, x) of the output, k = (tap, channel)
 //
-// Layout: A is an im2col tensor map of the NHWC input; TMA unfolds windows on the way to shared memory,
-// so nothing is unfolded in global memory. The host stores W as the pipeline's slots hold it, slice after
-// slice of BN filters, swizzled and padded with zeros: a slice is one bulk copy. TMA takes more than
-// three cycles for each row of a tensor map, which bounds most layers; bulk copies have no rows.
+// Layout: an im2col tensor map describes the NHWC input A: TMA unfolds windows on the way to shared
+// memory, and nothing is unfolded in global memory. The host stores W as the pipeline's slots hold
+// it, slice after slice of BN filters, swizzled and padded with zeros: a slice is one bulk copy.
+// TMA takes more than three cycles for each row of a tensor map, which bounds most layers; bulk
+// copies have no rows.
 //
-// A thread block computes a tile of BM x BN. A producer thread keeps a ring of STAGES slots full, each of
-// TOGETHER slices, BM x BK of input and BN x BK of weights: at small tiles the barriers of a slot take as long
-// as the products of a slice. CONSUMERS warpgroups multiply BM / CONSUMERS rows each. With
-// SPLIT > 1 each block of a cluster sums a part of k, see sm90_cluster_reduce.cuh. Weights do not
-// depend on the previous layer and are loaded before the wait for it. On a small map a block computes one
-// tile and its code is cold, so what would choose between paths is a compile-time constant, and loads are
-// issued as early as possible.
+// A thread block computes a tile of BM x BN. A producer thread keeps a ring of STAGES slots full. A
+// slot has TOGETHER slices of k, each BM x BK of input and BN x BK of weights: in small tiles the
+// barriers of a slot take as long as the wgmmas of a slice. CONSUMERS warpgroups multiply BM /
+// CONSUMERS rows each. If SPLIT > 1, each block of a cluster sums a part of k, see
+// sm90_cluster_reduce.cuh. Weights do not depend on the previous layer and are loaded before the
+// wait for it. In a small layer a block computes one tile and its code is cold: whatever selects a
+// code path is a compile-time constant, and loads are issued as early as possible.
 //
 // Compile-time constants: BM BN BK STAGES CONSUMERS BLOCKS (resident per SM), KIND and LAST
-// (activations), OUT_BYTES of a result
-//   SPLIT     blocks of a cluster, which share the sum
+// (activations), OUT_BYTES (of a result)
+//   SPLIT     blocks of a cluster, which divide k
 //   RESIDUAL  0 without one, or ALIKE or QUARTERS, see sm90_epilogue.cuh
-//   WHOLE     filters come in eights and begin on 16 bytes; code for the other cases is left out
+//   WHOLE     filters come in eights, aligned to 16 bytes; code for other cases is left out
 //   YOLO      output of a detection layer, see output_type.cuh
 //   REPEATED  upsampling of the result, with WHOLE only
-//   CELLS     4 if a 2 x 2 pool follows, else 1; KEPT: what the pool reads is stored as well, with WHOLE only
-//   MODE 0    half inputs, half products
-//   MODE 1    float inputs, tf32 products; TMA and the host round to nearest
-//   MODE 4    8-bit integers, products and sums of integers
-//   MODE 2    float inputs, each factor the sum of two tf32 values, three products; the sums of a slice are
-//             added outside the tensor core, which drops bits that a float would keep
+//   CELLS     4 if a 2 x 2 pool follows, else 1; KEPT: its input is stored as well, with WHOLE only
+//   MODE 0    float16 operands
+//   MODE 1    float32 operands, rounded to the nearest tf32 by TMA and by the host
+//   MODE 4    int8 operands, int32 accumulators
+//   MODE 2    float32 operands, each split into two tf32 values: three multiplications; slices are
+//             accumulated outside the tensor core, which drops bits that a float would keep
 #include "sm90_cluster_reduce.cuh"
 #if MODE == 4
 #include "sm90_epilogue_int8.cuh"
 #define ROWS_BYTES 0
 #else
 #include "sm90_epilogue_shared.cuh"
-#define ROWS_BYTES (BM * ROW_PITCH * OUT_BYTES)  // take the place of the ring
+#define ROWS_BYTES (BM * ROW_PITCH * OUT_BYTES)  // in the memory of the ring
 #endif
 
 #define SLOT_BYTES (TOGETHER * STAGE_BYTES)  // inputs of all its slices, then weights
 #define RING_BYTES (STAGES * SLOT_BYTES)
-// The barriers lie after both.
+// The barriers lie after the larger of the two.
 #define BUFFER_BYTES (RING_BYTES > ROWS_BYTES ? RING_BYTES : ROWS_BYTES)
-// Registers per thread: each quarter of an SM has 512 for every lane. If they suffice for sums, residuals
-// and the rest, residuals are loaded while the products are summed.
+// Registers per thread: each quarter of an SM has 512 for every lane. If they suffice for
+// accumulators, residuals and the rest, residuals are loaded during the mainloop.
 #define REGISTERS (512 / ((BLOCKS * (4 * CONSUMERS + 1) + 3) / 4) / 8 * 8)
 #define EARLY_RESIDUALS (WHOLE && M_BLOCKS * BN / 2 + VECTORS_IN_FLIGHT * 4 + 56 <= REGISTERS)
 
@@ -169,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         keep_after(sum);
         stage_biases(bias, own, threadIdx.x);
         unsigned char* buffer = memory + (base - shared_address(memory));
-        named_barrier(1, 128 * CONSUMERS);  // the ring has been read; its memory takes the sums or the rows
+        named_barrier(1, 128 * CONSUMERS);  // the ring has been read; sums or rows reuse its memory
         auto pixel_of = [&](int row) { return m0 + row < p.pixels ? m0 + row : -1; };
         if (SPLIT > 1 || CELLS > 1) {
             exchange_sums(sum, inbox, rank, first_row / 16, base, buffer);

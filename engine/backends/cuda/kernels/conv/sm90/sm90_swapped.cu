@@ -1,4 +1,4 @@
-// sm90_swapped: sm90_pingpong with swapped operands: filters are the rows of the product, pixels its
+// sm90_swapped: sm90_pingpong with swapped operands: filters are the rows of the GEMM, pixels its
 // columns. Rows come in multiples of 64 but columns in multiples of 8, so a tile has as many pixels as
 // give every SM nearly the same number of tiles. Launched by conv/sm90_swapped.py.
 //
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
                 }
             };
             run_mainloop(pipeline, p, iteration, team, multiply, [&] {
-                if (MODE == 4) load_lane_biases(bias, p, n0 + own);  // earlier, there are no registers
+                if (MODE == 4) load_lane_biases(bias, p, n0 + own);  // earlier, registers run out
                 issue_residual_loads(
                     residual, p, first, n0 + own, 0, RESIDUALS_IN_FLIGHT, exists, pixel_offset);
             });

@@ -3,7 +3,7 @@
 #pragma once
 #include "sm90_epilogue_int8.cuh"
 
-#define CONSUMER_GROUPS (TEAMS * CONSUMERS)  // of 128 threads that multiply; one more loads
+#define CONSUMER_GROUPS (TEAMS * CONSUMERS)  // warpgroups that multiply; one more loads
 #define CONSUMER_THREADS (128 * CONSUMER_GROUPS)
 // Threads start with equal shares of the registers; the producer gives up what it does not need.
 #define REGISTER_SHARE (512 / BLOCKS / (CONSUMER_GROUPS + 1) / 8 * 8)
@@ -14,7 +14,8 @@
 // Epilogue of a warp's 16 rows from registers, because shared memory is busy with the next slices.
 // pixel_of(row) is the pixel of a row; it is negative past the end.
 #if MODE != 4 && OUT_BYTES > 1
-// From the residual on, for the first ROW_HALVES of eight rows. With WHOLE results go to `out`.
+// Runs the epilogue from the residual on, for the first ROW_HALVES of eight rows. With WHOLE,
+// results go to `out`.
 template <int ROW_HALVES, typename PixelOf> DEVICE void finish_rows(const float (&sum)[BN / 2],
     const KernelArgs& p, int n0, result* out, int out_pitch, PixelOf pixel_of)
 {

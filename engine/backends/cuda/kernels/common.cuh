@@ -18,10 +18,11 @@ DEVICE float to_float(float x) { return x; }
 DEVICE void put(float* p, float x) { *p = x; }
 DEVICE void put(half* p, float x) { *p = to_half(x); }
 
-// Values in bytes are signed steps, from -128 to 127. Conversions of floats and bytes run at a fraction of
-// the rate of sums. A float of 2^23 and more has its integer part in its lowest bits.
+// int8 values are quantisation steps. Conversions between float and int8 run at a fraction of the
+// rate of additions, so they are done by adding: a float from 2^23 on has its integer part in its
+// lowest bits.
 
-// Four values times `factor`, rounded to nearest, ties to even, and saturated.
+// Packs four values times `factor`, rounded to nearest, ties to even, and saturated to int8.
 DEVICE unsigned pack_bytes(float a, float b, float c, float d, float factor)
 {
     const auto step = [=](float x) {
@@ -33,7 +34,7 @@ DEVICE unsigned pack_bytes(float a, float b, float c, float d, float factor)
         __byte_perm(step(a), step(b), 0x0040), __byte_perm(step(c), step(d), 0x0040), 0x5410);
 }
 
-// The i-th byte of a word of which every byte has been xored with 0x80.
+// Converts the i-th byte of a word, every byte of which was xored with 0x80.
 DEVICE float byte_to_float(unsigned flipped, int i)
 {
     return __uint_as_float(__byte_perm(flipped, 0x4B000000, 0x7540 + i)) - (8388608.f + 128.f);
@@ -67,7 +68,7 @@ template <int N> DEVICE void flag_non_finite(unsigned* flag, const float (&x)[N]
     flag_non_finite(flag, nothing);
 }
 
-// Values in 16 bytes, which one thread of a `_packed` kernel moves at once.
+// The values in 16 bytes, which a thread of a `_packed` kernel moves at once.
 #define PACK (16 / (int)sizeof(real))
 
 // Every loop over items is a grid-stride loop, so any launch size gives the right result.
@@ -121,8 +122,9 @@ template <int V, typename T> DEVICE Pack<V> load(const T* p)
     return pack;
 }
 
-// V neighbouring values as raw words. To keep many loads in flight, load all of them without a branch in
-// between before the first is used. With an array of halves the compiler waits for each load.
+// V neighbouring values as raw words. To keep many loads in flight, issue all of them, without a
+// branch in between, before the first use. With an array of halves the compiler would wait for each
+// load.
 template <int BYTES> struct alignas(BYTES) Bits {
     unsigned word[BYTES / 4];
 };
@@ -151,7 +153,7 @@ template <int V> DEVICE float value_of(const Bits<V * sizeof(real)>& bits, int i
     return to_float(reinterpret_cast<const Raw<V>&>(bits).v[i]);
 }
 
-// Stores values times `factor`, rounded to bytes.
+// Stores values times `factor`, rounded to int8.
 template <int V> DEVICE void store_bytes(signed char* p, const Pack<V>& pack, float factor)
 {
     Raw<V, signed char> raw;
@@ -207,7 +209,7 @@ template <int N> DEVICE void activate_with_exp(int kind, float (&x)[N])
 }
 
 // x * sigmoid(x). In half precision it is computed from tanh(x / 2) in three instructions instead of
-// seven, because in 1x1 convolutions the epilogue takes as long as the products.
+// seven, because in 1x1 convolutions the epilogue takes as long as the mainloop.
 DEVICE float swish(float x)
 {
 #ifdef STORE_HALF
@@ -242,9 +244,9 @@ template <int N> DEVICE bool activate_common(int kind, float (&x)[N])
 #undef CASE
 }
 
-// Bit masks for N neighbouring channels; the first is entry `entry` of its anchor. Low bits mark
-// the box's width and height, bits from 16 on its centre. An anchor has its box (4 values, or 8 with
-// sigmas), objectness and classes.
+// Returns bit masks for N neighbouring channels; the first is entry `entry` of its anchor. Low bits
+// mark the box's width and height, bits from 16 on its centre. The entries of an anchor are its box
+// (4 values, or 8 with sigmas), objectness and classes.
 template <int N> DEVICE unsigned yolo_mask(int entry, int entries, int box)
 {
     unsigned bits = 0;

@@ -1,5 +1,5 @@
-// Building blocks of the activations; placed before them in every compilation. An exact division would
-// take about twenty instructions and a branch, two thirds of a swish.
+// Building blocks of the activations, which follow them in every compilation. An exact division
+// would take about twenty instructions and a branch, two thirds of a swish.
 #pragma once
 #define DEVICE __device__ __forceinline__
 #define UNROLL(i, n) _Pragma("unroll") for (int i = 0; i < (n); ++i)
@@ -42,9 +42,9 @@ DEVICE float hyperbolic_tangent(float x)
 #endif
 }
 
-// 1 / x for several x from 1 to 2^31, as reciprocal() or a few bits less. Exponentials and reciprocals
-// run at an eighth of the rate of multiplications, and mish and logistic need two of them; in half
-// precision four values share one reciprocal.
+// 1 / x for several x from 1 to 2^31, as exact as reciprocal() or a few bits less. Exponentials and
+// reciprocals run at an eighth of the rate of multiplications, and mish and logistic need two of
+// them; in half precision four values share one reciprocal.
 template <int N> DEVICE void reciprocals(float (&x)[N])
 {
 #ifdef STORE_HALF

@@ -1,5 +1,5 @@
-// Halves, the floats of 16 bits, by the instructions that the kernels need. CUDA's header for them has
-// thousands of lines, which NVRTC would read in every compilation, and needs one more package.
+// The float16 instructions that the kernels need. CUDA's own header has thousands of lines, which
+// NVRTC would read in every compilation, and needs one more package.
 #pragma once
 
 struct half {
@@ -38,7 +38,7 @@ DEVICE unsigned pack_half2(float low, float high)
 DEVICE float low_of(unsigned pair) { return to_float(half{(unsigned short)pair}); }
 DEVICE float high_of(unsigned pair) { return to_float(half{(unsigned short)(pair >> 16)}); }
 
-// Defines a function of two pairs that is one instruction.
+// Defines a function of two pairs that compiles to one instruction.
 #define HALF2(name, instruction)                                       \
     DEVICE unsigned name(unsigned a, unsigned b)                       \
     {                                                                  \
@@ -49,7 +49,7 @@ DEVICE float high_of(unsigned pair) { return to_float(half{(unsigned short)(pair
 HALF2(add_half2, "add.f16x2")
 HALF2(multiply_half2, "mul.f16x2")
 
-// The larger values; a number is larger than NaN for the first, and NaN for the second.
+// Both return the larger values. If one is NaN, the first returns the number, the second NaN.
 #if __CUDA_ARCH__ >= 800
 HALF2(max_half2, "max.f16x2")
 HALF2(max_half2_nan, "max.NaN.f16x2")

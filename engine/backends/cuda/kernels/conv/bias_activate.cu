@@ -1,4 +1,4 @@
-// bias_activate: out = last(f(src + bias[channel]) + residual), the epilogue after a cuBLAS product.
+// bias_activate: out = last(f(src + bias[channel]) + residual), the epilogue after a cuBLAS GEMM.
 // Launched by conv/kernel_args.py.
 //
 //   src, out, residual  (pixels, channels), each with its pitch; src may be out

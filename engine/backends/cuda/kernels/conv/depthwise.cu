@@ -84,7 +84,7 @@ SCALAR_AND_PACKED(depthwise, DEPTHWISE)
 // is __restrict__: with it the compiler might move reads of the input before the wait.
 //
 // `groups` groups of lines are divided among `parts` blocks each. If `squeezed` is given, a group is a
-// row of the batch, and the sums of what a part stores are multiplied with the first weights of the
+// row of the batch, and the sums of what a part stores are multiplied by the first layer of the
 // following squeeze-and-excite block; see write_partial_products.
 template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fixed(FIXED_PARAMETERS)
 {

@@ -4,8 +4,8 @@
 //   src (pixels, channels), weight (filters, channels); `out` and `residual` are floats if has_floats
 //
 // Work item  a warp takes one filter of one pixel; its lanes share the channels.
-// Memory     weights and inputs are read once, coalesced; the product is too small for tensor cores. Weights and
-//            biases do not depend on the previous kernel: the first are loaded before the wait for it.
+// Memory     weights and inputs are read once, coalesced; the work is too small for tensor cores.
+//            Weights and biases do not depend on the previous kernel: the first are loaded early.
 #include "common.cuh"
 
 #define DOT_WARPS 4  // per block

@@ -4,10 +4,11 @@
 //   src  (rows, height, width, groups * group_channels), with its pitch
 //   col  (groups, pixels, kernel_y * kernel_x * group_channels): a row per pixel, channels innermost
 //
-// Only pixels first to first + pixels of the output are unfolded, so that a large map fits the workspace.
-// Cells outside the map are zero; with is_signed every value is its sign, and -1 outside.
-// im2col_elements: a thread writes one pack of the matrix; neighbouring threads write neighbouring addresses.
-// im2col_windows: a thread takes one channel of one window: fewer divisions, and a window's position is
+// Only pixels first to first + pixels of the output are unfolded, so that large layers fit the
+// workspace. Cells outside the input are zero; with is_signed every value is its sign, and -1
+// outside. im2col_elements: a thread writes one pack of the matrix; neighbouring threads write
+// neighbouring addresses. im2col_windows: a thread takes one channel of one window: fewer
+// divisions, and a window's position is
 //                 computed once.
 // Memory  reads and writes coalesce along channels; each value is read kernel_y * kernel_x times.
 #include "common.cuh"

@@ -1,6 +1,6 @@
-// tiled: convolution from shared memory. A block loads a tile of the map with its halo, a few channels at
-// a time; cells outside the map are zero. Each thread computes one output pixel of the tile and
-// TILED_FILTERS filters in registers. Launched by conv/direct.py.
+// tiled: convolution from shared memory. A block loads a tile of the input with its halo, a few
+// channels at a time; cells outside the input are zero. Each thread computes one output pixel of
+// the tile and TILED_FILTERS filters in registers. Launched by conv/direct.py.
 //
 //   weight  (groups, kernel_y, kernel_x, group_channels, filters)
 //   tile_h x tile_w = blockDim.x output pixels; 1 x n is the tile of a 1-D signal

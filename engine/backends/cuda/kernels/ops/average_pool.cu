@@ -1,9 +1,9 @@
-// average_pool: the mean of the cells of a window that lie inside the map.
+// average_pool: the mean of the cells of a window that lie inside the feature map.
 // average_map: the mean of a whole small map.
 // average_parts, average_join: the same in two steps, so that a large map of few channels occupies the
 //               whole card: a block sums a run of pixels, then the parts are added in order.
-//               For a squeeze-and-excite block average_parts multiplies its sums with the first weights,
-//               and `gate` is the second step.
+//               For a squeeze-and-excite block average_parts multiplies its sums by the first
+//               layer, and `gate` is the second step.
 //
 // Work item  one output value; average_map, average_parts: a block takes neighbouring channels of one map or
 //            part.
@@ -83,9 +83,10 @@ template <int V> DEVICE void average_map_body(AVERAGE_MAP_PARAMETERS)
 
 SCALAR_AND_PACKED(average_map, AVERAGE_MAP)
 
-// A block takes `wide` packs (a power of two) of neighbouring channels of one part; its threads share the
-// pixels. It writes sums or, if `squeeze` is given, their products with each of `hidden` rows of weights.
-// Nothing is __restrict__: with it the compiler might move reads of the input before the wait.
+// A block takes `wide` packs (a power of two) of neighbouring channels of one part; its threads
+// share the pixels. It writes sums or, if `squeeze` is given, their dot products with `hidden` rows
+// of weights. Nothing is __restrict__: with it the compiler might move reads of the input before
+// the wait.
 template <int V> DEVICE void average_parts_body(const real* src, float* sums, int rows, int channels,
     int area, int src_pitch, int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden)
 {

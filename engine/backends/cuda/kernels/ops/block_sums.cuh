@@ -4,9 +4,9 @@
 
 #define SQUEEZE_LANES 8  // threads that share a row of squeeze weights; a block has no more packs
 
-// Adds V sums per thread over all threads of the same channels, which are every `wide`-th (a power of two
-// up to 32). The totals of wide * V channels are then at the start of `shares`, which has room for the
-// sums of every warp. The order of additions is fixed.
+// Adds V sums per thread over all threads of the same channels: every `wide`-th thread (a power of
+// two up to 32). The totals of wide * V channels are then at the start of `shares`, which has room
+// for the sums of every warp. The order of additions is fixed.
 template <int THREADS, int V> DEVICE void reduce_over_block(Pack<V> sums, int wide, float* shares)
 {
     const int columns = wide * V;
@@ -25,16 +25,16 @@ template <int THREADS, int V> DEVICE void reduce_over_block(Pack<V> sums, int wi
     __syncthreads();
 }
 
-// Where the products of a piece begin, one for each of `hidden` rows of weights in whole fours. All pieces of
-// a large batch may have more floats than an int counts.
+// The address of a piece's products, one for each of `hidden` rows of weights, padded to a multiple
+// of four. The pieces of a large batch may have more floats than an int can count.
 DEVICE float* piece_of(float* products, int piece, int hidden)
 {
     return products + (size_t)piece * ((hidden + 3) / 4 * 4);
 }
 
-// Multiplies a block's totals, of `packs` packs of channels, with the first weights of a squeeze-and-
-// excite block, whose rows are `pitch` values apart, and writes the products: whole fours of rows,
-// because they are read in fours.
+// Multiplies a block's totals, of `packs` packs of channels, by the first weights of a
+// squeeze-and-excite block, whose rows are `pitch` values apart, and writes a multiple of four
+// products, because they are read in fours.
 template <int THREADS> DEVICE void write_partial_products(
     const float* totals, int packs, const real* weight, int pitch, int hidden, float* to)
 {

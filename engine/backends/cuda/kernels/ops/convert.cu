@@ -1,6 +1,6 @@
-// quantise: out = src / scale, rounded to bytes.   dequantise: out = src * scale.
-// add_bytes: out = f(a + b) for maps of bytes, each with a scale of its own.
-// add_quarters_to_bytes: add_quarters_packed of add.cu, where b and out are bytes.
+// quantise: out = src / scale, rounded to int8.   dequantise: out = src * scale.
+// add_bytes: out = f(a + b) for int8 tensors, each with a scale of its own.
+// add_quarters_to_bytes: add_quarters_packed of add.cu, where b and out are int8.
 //
 // Work item  one value, or a pack of neighbouring channels.   Memory  coalesced along channels.
 #include "common.cuh"

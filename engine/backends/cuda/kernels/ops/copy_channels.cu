@@ -1,4 +1,4 @@
-// copy_channels: copies a run of channels of every pixel from one map into another.
+// copy_channels: copies a run of channels of every pixel from one tensor to another.
 //
 // Work item  one pack of neighbouring channels.   Memory  one read, one write, coalesced.
 #include "common.cuh"

@@ -47,7 +47,7 @@ template <int V> DEVICE void max_pool_body(MAX_POOL_PARAMETERS)
         const int end_x = min(first_x + size_x, width);
         for (int i = max(first_y, 0); i < end_y; i += 2) {
             for (int j = max(first_x, 0); j < end_x; j += 2) {
-                Bits<V * sizeof(real)> seen[4];  // past the end the last ones again
+                Bits<V * sizeof(real)> seen[4];  // past the end, the last ones again
                 UNROLL(k, 4) {
                     const int cell = min(i + k / 2, end_y - 1) * width + min(j + k % 2, end_x - 1);
                     seen[k] = load_bits<V>(image + cell * src_pitch);
@@ -99,7 +99,7 @@ extern "C" __global__ void max_pool_down(const real* __restrict__ src, real* __r
             if (y >= height) break;
             PackBits most = least;
             for (int j = begin_x; j < end_x; j += 5) {
-                PackBits seen[5];  // past the end the last one again
+                PackBits seen[5];  // past the end, the last one again
                 UNROLL(k, 5) {
                     seen[k] = load_bits<PACK>(image + (y * width + min(j + k, end_x - 1)) * src_pitch);
                 }

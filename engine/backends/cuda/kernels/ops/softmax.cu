@@ -3,8 +3,8 @@
 //   starts, lengths  the runs of one row, in (channel, y, x) order
 //
 // Work item  a block takes one run of one row; its threads share the run.
-// Memory     one pass over the run if its values fit in registers, otherwise three. Where a run begins does
-//            not depend on the previous kernel and is loaded before the wait for it.
+// Memory     one pass over the run if its values fit in registers, otherwise three. The starts of
+//            runs do not depend on the previous kernel and are loaded before the wait for it.
 #include "common.cuh"
 
 #define SOFTMAX_HELD 2  // values per thread in registers: few, because code that runs once is cold

@@ -1,6 +1,6 @@
-// gate: the dense layers of a squeeze-and-excite block in one launch: from the partial products that earlier
-// kernels wrote (write_partial_products) to a factor for each channel, and optionally the map times these
-// factors. Launched by ops/squeeze_excite.py.
+// gate: the dense layers of a squeeze-and-excite block in one launch. From the partial products
+// that earlier kernels wrote (write_partial_products) it computes a factor for each channel, and
+// optionally the feature map times these factors. Launched by ops/squeeze_excite.py.
 //
 //   hidden[s] = f(sum over pieces of squeezed[piece, s] / area + bias)
 //   out[n]    = last(sum over s of expand[n, s] * hidden[s] + bias)
@@ -25,7 +25,7 @@ struct Dense {
     int packs, lanes, first, end;
 };
 
-// Past the last row or pack the last one is loaded again.
+// Loads the last row or pack again past the end.
 DEVICE void load_rows(Bits<16> (&held)[GATE_ROWS], const Dense& layer, int first, int begin)
 {
     const int pack = min(begin + (int)threadIdx.x % layer.lanes, layer.packs - 1);

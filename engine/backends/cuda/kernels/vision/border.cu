@@ -6,8 +6,8 @@
 //   leave_tiles    the same for large maps, transposed in shared memory; all loads of a thread are in flight
 //                  before the first is used
 //
-// The address of the host's values is read when the kernel runs, because every run of a graph has another
-// one.
+// The address of the host's values is read when the kernel runs, because it differs in every run of
+// a graph.
 // Work item  one value, in the order of writes.   Memory  writes coalesce, and reads too in the variants.
 #include "common.cuh"
 

@@ -1,6 +1,7 @@
 // frames: NV12, as a video decoder leaves it -> bytes (height, width, 3). Launched by runtime/card_videos.py.
 //
-// The same as swscale's converter of 4:2:0 on x86, bit for bit: vision/yuv.py has its factors.
+// The results are those of swscale's 4:2:0 converter on x86, bit for bit: vision/yuv.py has its
+// factors.
 //
 // Work item  four pixels of a line, which are three words.   Memory  reads hit the cache, writes coalesce.
 #include "common.cuh"

@@ -22,7 +22,7 @@ struct Suppression {
     float threshold;
     int has_penalty, across_classes, nothing;
     double exponent;  // of the penalty
-    unsigned* near;   // host memory for what begins `kept`, up to the first survivors of every row
+    unsigned* near;   // host memory for the start of `kept`, up to the first survivors of every row
 };
 
 extern "C" __global__ void list_scores(const unsigned* __restrict__ counter,
@@ -42,7 +42,7 @@ extern "C" __global__ void list_scores(const unsigned* __restrict__ counter,
         if (score <= 0.f) continue;
         const unsigned number = __float_as_uint(v[0]);
         const int row = number / per_row;
-        if (score - score != 0.f) {  // the host makes an error of it
+        if (score - score != 0.f) {  // the host raises an error
             atomicMax(lengths + row, MOST_SCORES + 1u);
             continue;
         }
@@ -64,7 +64,8 @@ extern "C" __global__ void list_scores(const unsigned* __restrict__ counter,
     }
 }
 
-// The `_rn` intrinsics keep the compiler from contracting a product and a sum into an FMA.
+// The `_rn` intrinsics keep the compiler from contracting a multiplication and an addition into an
+// FMA.
 DEVICE float overlap(const float4& a, const float4& b, const Suppression& how)
 {
     const float a_left = __fsub_rn(a.x, a.z / 2.f), a_right = __fadd_rn(a.x, a.z / 2.f);
@@ -88,10 +89,10 @@ DEVICE float overlap(const float4& a, const float4& b, const Suppression& how)
     return diagonal == 0.f ? ratio : __fsub_rn(ratio, (float)penalty);
 }
 
-// `kept` is a header whose second word is the flag, a counter for each of `room` rows, the first `near`
-// survivors of every row, and the remaining ones; `numbers` is the number of counters, padded to 16
-// bytes. A counter of all ones marks an overflowed list. All but the remaining ones is written to the
-// host's memory, too, which takes less time than a copy afterwards.
+// `kept` is a header whose second word is the flag, a counter for each of `room` rows, the first
+// `near` survivors of every row, and the remaining ones; `numbers` is the number of counters,
+// padded to 16 bytes. A counter of all ones marks an overflowed list. All but the remaining
+// survivors is written to host memory as well, which takes less time than a copy afterwards.
 extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long* __restrict__ keys,
     const float4* __restrict__ boxes, const float* __restrict__ objectness,
     const Suppression* __restrict__ suppression, const unsigned* __restrict__ flag,

@@ -6,8 +6,9 @@
 #define BIAS_FLOATS (MODE == 4 ? 2 : 1)
 #define STAGING_PADDING 8  // floats between rows, so that fragments do not share a bank
 
-// If a 2 x 2 pool follows, rows of sums come in groups of four, the cells of one maximum. The maximum is
-// taken before the bias and the activation; activations that are not monotonic are refused.
+// If a 2 x 2 pool follows, rows of sums come in groups of four, the cells of one window. The
+// maximum is taken before the bias and the activation; activations that are not monotonic are
+// refused.
 #define CELL_SIDE (CELLS == 4 ? 2 : 1)
 
 // The first input pixel of the window of row m, before padding is subtracted.
@@ -34,20 +35,20 @@ struct Output {
     result* out;
     int pixels, out_pitch, residual_pitch;  // pixels of `out`
     int kind, last;
-    int is_aligned;    // vectors of `out` and `residual` begin on 16 bytes
+    int is_aligned;    // vectors of `out` and `residual` are aligned to 16 bytes
     int entries, box;  // of an anchor, if the output of [yolo] is computed
     float scale_x_y;
-    float residual_scale, out_factor;  // of results in bytes
+    float residual_scale, out_factor;  // of int8
     unsigned* flag;
 };
 
-// A finished value of a filter: a sum and its bias, the latter after a factor for sums of integers.
+// Adds the bias to a sum; an integer sum is scaled first.
 DEVICE float with_bias(float sum, const float* bias)
 {
     return MODE == 4 ? fmaf(sum, bias[0], bias[1]) : sum + bias[0];
 }
 
-// Sums of integers are rare enough for every activation.
+// Kernels for int8 are rare enough to support every activation.
 template <int N> DEVICE void activate_known(int kind, float (&x)[N])
 {
     if constexpr (MODE == 4)
@@ -143,8 +144,9 @@ template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
     }
 }
 
-// The same one value at a time, for outputs that do not begin on 16 bytes. Neighbouring lanes write
-// neighbouring values. Each lane keeps its channel, and what it knows about it, from row to row.
+// Does the same one value at a time, for outputs that are not aligned to 16 bytes. Neighbouring
+// lanes write neighbouring values. Each lane keeps its channel, with its bias and mask, from row to
+// row.
 template <int ROWS, int COLUMNS>
 DEVICE void epilogue_scalar(const float* staging, const Output& o, int m0, int channel, int count, int line)
 {

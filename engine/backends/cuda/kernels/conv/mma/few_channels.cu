@@ -8,7 +8,7 @@
 // host; factors (rows, factor_pitch). Filters are the rows of the mma and windows its columns, because a
 // lane's share of a column is 8 bytes that come straight from global memory, in any order of k that the
 // weights share: k = (step, lane, value). A piece is 8 bytes, channels of one tap, padded with zeros. If
-// pixels begin on 8 bytes, a piece is one load, and values past the last channel are cleared.
+// pixels are aligned to 8 bytes, a piece is one load, and values past the last channel are cleared.
 //
 // A thread block copies the weights of its BN filters into shared memory once; their lines are an odd
 // number of 16-byte chunks, so that eight lines of a column lie in different banks. Then its warps work
@@ -19,10 +19,10 @@
 // If IS_SCALED, the input is multiplied by a factor for each channel of a row (squeeze-and-excite),
 // rounded as if the product had been stored.
 //
-// Compile-time constants: CHANNELS TAPS_Y TAPS_X; BN (filters of a block); WARPS; BLOCKS (resident per
-// SM); POOLED (cells per maximum, 1 or 4); IS_WIDE (pixels begin on 8 bytes); IS_SCALED; HAS_RESIDUAL;
-// KIND and LAST (activations); MODE, see mma_slice.cuh; OUT_BYTES and YOLO, see epilogue.cuh. Sums start
-// with the bias.
+// Compile-time constants: CHANNELS TAPS_Y TAPS_X; BN (filters of a block); WARPS; BLOCKS (resident
+// per SM); POOLED (cells per maximum, 1 or 4); IS_WIDE (pixels aligned to 8 bytes); IS_SCALED;
+// HAS_RESIDUAL; KIND and LAST (activations); MODE, see mma_slice.cuh; OUT_BYTES and YOLO, see
+// epilogue.cuh. Sums start with the bias.
 #define CELLS 1  // rows of sums per output; this kernel pools before the epilogue
 #include "fast_divide.cuh"
 #include "mma_slice.cuh"
@@ -325,14 +325,14 @@ template <int PASS> DEVICE void multiply_passes(float (&sum)[BN / 16][WINDOWS][4
     }
 }
 
-// Offset of the channel of a lane's value v from that of its first value. Chunks of a lane are those of 8
-// lanes apart, so that one store of a warp is contiguous.
+// The offset of the channel of a lane's value v from that of its first value. The chunks of a lane
+// lie 8 chunks apart, so that one store of a warp is contiguous.
 DEVICE constexpr int channel_offset(int v) { return v / CHUNK * (8 * CHUNK) + v % CHUNK; }
 
 DEVICE int channel_of(int lane, int v) { return lane / 4 * CHUNK + channel_offset(v); }
 
-// Finishes and stores values from channel n on, of pixels m and m + 4 and of those 8 further on. If all
-// pixels of the run and whole lines exist, there are no checks per value.
+// Finishes and stores values from channel n on of every fourth pixel from m on. If `is_whole`, all
+// of them exist and are aligned, and there are no checks per value.
 DEVICE void finish_pixels(
     float (&x)[GROUPS_IN_FLIGHT * 2 * VALUES], int m, int n, bool is_whole, const KernelArgs& p)
 {

@@ -16,10 +16,10 @@
 // Split-K: `split` blocks share the sum over k. Each writes its partial sums to the workspace, and the
 // block that arrives last adds them in the order of their ranks, so that results repeat bit for bit.
 //
-// Only the common activations are supported, except for integers: each is inlined over all of a thread's values. If IS_SCALED,
-// a 1x1 convolution multiplies its input by a factor for each channel of a row (squeeze-and-excite); the
-// factors of the next slice are loaded while the current one is multiplied, unless the warp has pixels of
-// several rows.
+// Only the common activations are supported, because each is inlined over all values of a thread;
+// int8 supports all of them. If IS_SCALED, a 1x1 convolution multiplies its input by a factor for
+// each channel of a row (squeeze-and-excite). The factors of the next slice are loaded during the
+// current one, unless the warp has pixels of several rows.
 //
 // Compile-time constants: BM BN BK WM WN STAGES BLOCKS (resident per SM) IS_SCALED; MODE, see
 // mma_slice.cuh; OUT_BYTES, CELLS and YOLO, see epilogue.cuh. On Turing STAGES is 2.
@@ -274,7 +274,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         if (++write_stage == STAGES) write_stage = 0;
     }
     cp_async_wait<0>();
-    __syncthreads();  // the ring has been read; its memory takes the sums
+    __syncthreads();  // the ring has been read; the sums reuse its memory
     if (p.split > 1 && !reduce_splits(sum, p, tile, rank)) return;
     float* staging = reinterpret_cast<float*>(memory) + warp * STAGING_FLOATS;
     const int n = n0 + warp_n;

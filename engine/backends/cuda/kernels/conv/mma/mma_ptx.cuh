@@ -24,7 +24,7 @@ DEVICE void wait_for_previous_kernel()
 // ---- copies of 16 bytes into shared memory
 //
 // Since Ampere they are asynchronous. Turing holds the bytes in registers between cp_async_16 and
-// store_held_16, so that products can run in between.
+// store_held_16, so that MMAs can run in between.
 
 DEVICE void cp_async_16(unsigned to, const void* from, bool exists, uint4& held)
 {
@@ -60,7 +60,7 @@ template <int N> DEVICE void cp_async_wait()
 #endif
 }
 
-// ---- fragments and products
+// ---- fragments and MMAs
 
 // Loads four matrices of 8 rows by 16 bytes; lane i gives the address of row i % 8 of matrix i / 8.
 DEVICE void ldmatrix_x4(unsigned (&r)[4], unsigned address)

@@ -1,14 +1,14 @@
-// The product of one slice of k, as a warp computes it with mma.sync.
+// A warp multiplies one slice of k with mma.sync.
 //
 // Compile-time constant MODE:
-//   0  half inputs, half products
-//   1  float inputs, tf32 products; both factors are rounded to nearest, weights by the host
-//   2  float inputs, each factor the sum of two tf32 values, three products; the sums of a slice are added
-//      outside the tensor core, which drops bits that a float would keep
-//   3  half inputs, each weight the sum of two halves, two products
-//   4  8-bit integers, products and sums of integers
-// HALVES is 1 if the inputs are halves (modes 0 and 3). A step is 32 bytes of k: 32 integers, 16 halves or 8 floats.
-// Fragments of both have the same layout in bytes.
+//   0  float16 operands
+//   1  float32 operands, rounded to the nearest tf32, weights by the host
+//   2  float32 operands, each split into two tf32 values: three multiplications; slices are
+//      accumulated outside the tensor core, which drops bits that a float would keep
+//   3  float16 inputs, each weight split into two halves: two multiplications
+//   4  int8 operands, int32 accumulators
+// HALVES is 1 if the inputs are halves (modes 0 and 3). A step is 32 bytes of k: 32 integers, 16
+// halves or 8 floats. Their fragments have the same layout in bytes.
 #pragma once
 #include "mma_ptx.cuh"
 
@@ -39,7 +39,7 @@ DEVICE unsigned scale_word(unsigned word, unsigned factor)
 #endif
 }
 
-// b: low k and high k for each of two blocks of 8 columns.
+// b has low k and high k for each of two blocks of 8 columns.
 template <int ROWS, int COLUMNS> DEVICE void mma_all(Sum (&sum)[ROWS / 16][COLUMNS / 8][4],
     const unsigned (&a)[ROWS / 16][4], const unsigned (&b)[COLUMNS / 16][4])
 {

@@ -30,7 +30,7 @@ template <int N> DEVICE void store_result(result* p, const Pack<N>& pack, float 
     }
 }
 
-// A residual as a float; `scale` is the value of a step of bytes.
+// Returns a residual as a float; `scale` is that of int8.
 DEVICE float residual_of(result x, float scale) { return OUT_BYTES == 1 ? to_float(x) * scale : to_float(x); }
 
 #define RAW 2  // a value of YOLO: 0 without [yolo], 1 with logistic, 2 if [yolo] only scales

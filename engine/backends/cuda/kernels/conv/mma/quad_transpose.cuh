@@ -1,5 +1,5 @@
-// From mma fragments to wide stores. The sums of a row lie in the four lanes of a quad, two of every
-// eight columns in each; a transpose gives each lane neighbouring results.
+// Prepares MMA accumulators for wide stores. The sums of a row lie in the four lanes of a quad, two
+// of every eight columns in each; a transpose gives each lane neighbouring results.
 #pragma once
 #include "output_type.cuh"
 
@@ -36,7 +36,7 @@ DEVICE void transpose_quad(unsigned (&word)[4])
 
 DEVICE int quad_column(int lane) { return lane % 4 * 8; }
 
-// Eight bytes for each lane; `factor` is that of pack_bytes.
+// Gives each lane eight bytes; `factor` is that of pack_bytes.
 DEVICE void gather_bytes(const float (&pair)[QUAD_COLUMNS / 8][2], Bits<8>& x, float factor)
 {
     const bool is_odd = threadIdx.x & 1;

@@ -42,7 +42,7 @@ _PRECISIONS = ("float32", "tf32", "float16", "int8")
 
 
 class CudaDevice:
-    """Owns a context on a thread; its programs do not outlive it."""
+    """A card with its context on a thread; its programs do not outlive it."""
 
     passes = FUSING
 
@@ -76,12 +76,12 @@ class CudaDevice:
         tune: bool = True,
         waits: bool | None = None,
     ) -> CudaProgram:
-        """Make the plan ready; `graph` records and replays, `algorithm` forces one on Conv2d.
+        """Compile the plan; `graph` records and replays runs, `algorithm` forces one on Conv2d.
 
         With `tune`, convolutions that this card has not met are measured: in the background, while
-        the program runs with few tiles, or for at most ENGINE_TUNE seconds before it runs.
-        With more than ten seconds, the network as a whole is timed as well. `waits` decides between
-        the two in place of ENGINE_TUNE.
+        the program runs with few tiles, or for at most ENGINE_TUNE seconds before it runs; `waits`
+        overrides this choice of ENGINE_TUNE. With more than ten seconds, the network as a whole is
+        timed as well.
         """
         fused = self._fused(plan, batch, precision, algorithm)
         if fused.target.precision not in (precision, "float16"):
@@ -183,7 +183,7 @@ class CudaDevice:
             tuner.tune_network(fused, trials.make, left)
 
     def _with_choices(self, fused: Lowered) -> Lowered:
-        """A copy: what is measured later must not change what a program has prepared."""
+        """Return a copy: what is measured later must not change what a program has prepared."""
         measured = dict(self.measured) if self._tuner is None else self._tuner.choices_for(fused)
         return replace(fused, target=replace(fused.target, measured=measured))
 

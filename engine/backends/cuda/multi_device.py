@@ -25,7 +25,7 @@ _Rows = TypeVar("_Rows")
 
 
 class MultiDevice:
-    """Compiles a plan on each card for its share of the batch."""
+    """Several cards, each of which runs a plan for its share of the batch."""
 
     passes = CudaDevice.passes
 

@@ -23,21 +23,21 @@ class ScaledConv2d(ops.Conv2d):
 
     @property
     def multiply(self) -> ops.Multiply:
-        """The product that comes first."""
+        """The multiplication that comes first."""
         product = ops.Tensor(self.factor.index, self.src.shape, self.src.steps)
         return ops.Multiply(product, self.src, self.factor)
 
     @property
     def after_multiply(self) -> ops.Conv2d:
-        """The convolution of the product."""
+        """The convolution that follows it."""
         return _plain(self, src=self.multiply.out)
 
 
 @dataclass(frozen=True)
 class KeepingConv2d(ops.Conv2d):
-    """Conv2d with a pool that also stores the map before the pool; lower/fusion.py makes it.
+    """Conv2d with a pool, whose input is stored as well; lower/fusion.py makes it.
 
-    That map is `kept`. The op writes it, although its fields list it among the tensors it reads.
+    That input is `kept`. The op writes it, although its fields list it among what it reads.
     """
 
     kept: ops.Tensor = field(kw_only=True)
@@ -48,12 +48,12 @@ class KeepingConv2d(ops.Conv2d):
 
     @property
     def fused(self) -> ops.Conv2d:
-        """The convolution with its pool, which need not write the map."""
+        """The convolution with its pool, without storing the pool's input."""
         return _plain(self)
 
 
 def adds_quarters(op: ops.Conv2d) -> bool:
-    """Whether the residual has four times the area, where a residual network halves its maps.
+    """Return whether the residual has four times the area, as where a network halves its maps.
 
     It is added in flat order: a channel of it becomes four channels of the result.
     """
@@ -74,7 +74,7 @@ class Algorithm(ABC):
 
     # Ops that the kernel can fuse.
     pool = False  # a 2 x 2 max pool of stride 2
-    keep = False  # such a pool, while the map is stored as well: KeepingConv2d
+    keep = False  # such a pool, whose input is stored as well: KeepingConv2d
     yolo = False  # the output of a [yolo] layer
     upsample = False
     scale = False  # the multiplication by a factor per channel: ScaledConv2d
@@ -124,7 +124,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        """Return whether it computes this convolution, leaving the capabilities above aside."""
+        """Return whether it computes this convolution, apart from the capabilities above."""
 
     @abstractmethod
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
@@ -147,7 +147,7 @@ class Algorithm(ABC):
         return None
 
     def rule_of_thumb(self, target: Target, op: ops.Conv2d) -> float | None:
-        """Return a cost to compare with other variants; None: not to be used without measuring."""
+        """Return a cost to compare with other variants; None if it must be measured to be used."""
         return 0.0
 
     def partial_sums(self, target: Target, op: ops.Conv2d, gate: ops.Gate) -> PartialSums | None:

@@ -45,7 +45,7 @@ class Depthwise(Algorithm):
         return op.is_depthwise and op.weight.shape[0] == op.groups and not op.signed
 
     def partial_sums(self, target: Target, op: ops.Conv2d, gate: ops.Gate) -> PartialSums | None:
-        """How sums are divided depends on the batch of the program, not on that of a run.
+        """Return how sums are divided: by the batch of the program, not by that of a run.
 
         So a picture's results do not depend on what else is in its batch.
         """
@@ -101,7 +101,7 @@ def _launch(target: Target, op: ops.Conv2d, rows: int) -> _Launch:
 
 
 def _enqueue_fixed(gpu: Gpu, op: ops.Conv2d) -> None:
-    """With partial sums each row has blocks of its own, otherwise all rows share them."""
+    """Enqueue a kernel; with partial sums each row has blocks of its own, else all share them."""
     rows, target, sums = gpu.rows(op.out), gpu.target, gpu.annotations.partial_sums
     launch = _launch(target, op, target.rows(op.out) if sums else rows)
     if sums is not None:

@@ -1,4 +1,4 @@
-"""Convolution by plain loops: as it is defined, and from tiles of the map in shared memory."""
+"""Convolution by plain loops: by its definition, and from tiles of the input in shared memory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class _PlainLoops(Algorithm):
     exact = True
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        """Weights as (groups, kernel_y, kernel_x, channels, filters): a warp reads neighbours."""
+        """Return (groups, kernel_y, kernel_x, channels, filters): a warp reads adjacent weights."""
         weight = constants["weight"]
         grouped = weight.reshape(op.groups, -1, *weight.shape[1:]).transpose(0, 3, 4, 2, 1)
         return {**constants, "weight": np.ascontiguousarray(grouped, dtype=np.float32)}
 
 
 class Direct(_PlainLoops):
-    """It runs every convolution, and so is the last resort."""
+    """The last resort, which runs every convolution."""
 
     name = "direct"
     reads_float = writes_float = True

@@ -31,7 +31,7 @@ _WARPS = 4
 _PIECE_BYTES = 8  # channels of one tap, loaded at once
 _PIECES_OF_STEP = 4  # a step is the k of one mma
 _WORDS = 2  # per piece
-_RATES = (300, 150, 50, 150)  # products per cycle, by mode
+_RATES = (300, 150, 50, 150)  # multiply-adds per cycle, by mode
 # Blocks on an SM that registers suffice for, by bytes of a value and columns.
 _MOST_RESIDENT = {2: {16: 5, 32: 5, 64: 4, 96: 4}, 4: {16: 4, 32: 4, 64: 3, 96: 2}}
 
@@ -41,7 +41,7 @@ Args = struct("few_channels.cu", "KernelArgs", Output=kernel_args.Output)
 
 @dataclass(frozen=True)
 class FewChannelsTile(Tile):
-    """Each warp computes `columns` filters for a run of pixels at a time."""
+    """A tile in which a warp computes `columns` filters for a run of pixels at a time."""
 
     channels: Annotated[int, "CHANNELS"]
     kernel_y: Annotated[int, "TAPS_Y"]
@@ -60,7 +60,7 @@ class FewChannelsTile(Tile):
 
     @property
     def piece(self) -> int:
-        """Values of a piece: channels of one tap."""
+        """The values of a piece: channels of one tap."""
         return _PIECE_BYTES // self.value_bytes
 
     @property
@@ -147,7 +147,7 @@ class FewChannels(Algorithm):
         return tile.shared_bytes <= tile.most_shared
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        """Weights and biases, padded with zeros to whole blocks."""
+        """Return weights and biases, padded with zeros to whole blocks."""
         lines = self._blocks_n(op) * self.columns
         weight = constants["weight"].transpose(0, 2, 3, 1)
         return {
@@ -172,7 +172,7 @@ class FewChannels(Algorithm):
         tensor_cores.launch(gpu, tile, min(runs, resident) * blocks_n, arguments)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
-        """On the same scale as the estimates of implicit_gemm.py."""
+        """Return cycles, on the scale of implicit_gemm.py."""
         tile = self.tile(target, op)
         windows = tile.run * tile.pool_area
         runs = -(-target.rows(op.out) * op.out.shape.area // tile.run)

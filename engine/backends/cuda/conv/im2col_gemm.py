@@ -3,8 +3,8 @@
     col (pixels, depth) holds the windows, W (filters, depth) the weights:
     out (pixels, filters) = col * W'
 
-The pixels of all rows of the batch form one long matrix, so that a batch needs no batched call. A
-map whose windows exceed the workspace is done in runs of pixels.
+The pixels of all rows of the batch form one long matrix, so that a batch needs no batched call. If
+the windows exceed the workspace, they are processed in runs of pixels.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _UNFOLD_BY_WINDOW = 64  # taps from which on a thread per window beats one per v
 
 
 class _Gemm(Algorithm):
-    """What all of them share: weights, and the product for one group."""
+    """What all of them share: weights, and the GEMM of one group."""
 
     writes_float = True
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        """Weights as (filters, kernel_y, kernel_x, channels), the order of values in a window."""
+        """Return (filters, kernel_y, kernel_x, channels), the order of values in a window."""
         weight = constants["weight"].transpose(0, 2, 3, 1)
         kind = np.float16 if target.precision == "float16" else np.float32
         return {**constants, "weight": np.ascontiguousarray(weight, dtype=kind)}
@@ -91,7 +91,7 @@ class StridedBatched(Im2colGemm):
 
 
 class Pointwise(_Gemm):
-    """A 1x1 convolution needs no im2col: the map is (pixels, channels) already."""
+    """A 1x1 convolution, which needs no im2col: its input is (pixels, channels) already."""
 
     name = "pointwise"
     priority = 4

@@ -1,8 +1,9 @@
 """Implicit GEMM with mma.sync, on any card from Turing on, in every precision.
 
-float32 runs as three products of the tf32 parts of each factor, whose error is below that of Sgemm.
-Groups too narrow for the tensor cores are bundled: several become one, with zeros between them.
-Every tile computes the same; which is fastest depends on the layer, so each is an algorithm.
+float32 runs as three multiplications of split operands (two tf32 values each), more exact than
+Sgemm. Groups too narrow for the tensor cores are bundled: several become one, with zeros between
+them. All tile shapes give the same result; the fastest depends on the layer, so each is an
+algorithm.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ _LEAST_STEPS = 4  # slices of k for each block of a split
 _LEAST_FILTERS = 32  # per bundle, if all groups together have that many
 _SHORT_DEPTH = 512  # bytes of k; if k is longer, an empty half of the last slice matters little
 
-# Half-precision products of an SM per cycle that mma.sync reaches.
+# Half-precision multiply-adds of an SM per cycle that mma.sync reaches.
 _RATES = {TURING: 400, AMPERE: 800, (8, 6): 240, (8, 9): 240, HOPPER: 550}
-# Cards on which three tf32 products are faster than one in float32.
+# Cards on which three tf32 multiplications are faster than one in float32.
 _FAST_TF32 = (AMPERE, HOPPER)
 
 
@@ -82,7 +83,7 @@ class MmaTile(tiles.Tile):
 
     @property
     def shared_bytes(self) -> int:
-        """The ring of stages; in the epilogue it holds the sums of all warps."""
+        """The bytes of the ring of stages; in the epilogue it holds the sums of all warps."""
         sums = self.warp_rows * (self.warp_columns + kernel_args.CORNER_PADDING) * 4
         return max(self.stages * self.stage_bytes, self.warps * sums)
 
@@ -119,7 +120,7 @@ def bundles(target: Target, op: ops.Conv2d) -> Bundles:
 
 @dataclass(frozen=True)
 class ImplicitGemm(Algorithm):
-    """One tile shape, with the sum over k shared by `split` blocks."""
+    """One tile shape, with k divided among `split` blocks."""
 
     family = "implicit_gemm"
     pool = yolo = scale = reads_float = writes_float = exact = int8 = writes_int8 = True
@@ -132,7 +133,7 @@ class ImplicitGemm(Algorithm):
     stages: int
     blocks: int
     split: int
-    split_float: bool  # whether it is for float32, where each factor has two parts
+    split_float: bool  # whether it is for float32, where each operand has two parts
 
     @property
     def name(self) -> str:
@@ -154,14 +155,14 @@ class ImplicitGemm(Algorithm):
     def tile(self, target: Target, op: ops.Conv2d) -> MmaTile:
         own = {"depth": bundles(target, op).depth, **tensor_cores.tile_fields(target, op)}
         tile = MmaTile.of(self, **own)
-        return tile if target.capability >= AMPERE else replace(tile, stages=2)  # copies in step
+        return tile if target.capability >= AMPERE else replace(tile, stages=2)  # copies block
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:
         sums = self._tiles(target, op) * self.split * self.rows * self.columns
         return 4 * sums if self.split > 1 else 0
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        """Weights as (bundles, filters, k), k = (tap, channel), zero-padded to whole tiles."""
+        """Return (bundles, filters, k) with k = (tap, channel), zero-padded to whole tiles."""
         each = bundles(target, op)
         lines = self._tiles_n(target, op) * self.columns
         constants = tensor_cores.constants_of(target, op, constants)
@@ -224,7 +225,7 @@ class ImplicitGemm(Algorithm):
         return self.estimate(target, op)
 
     def _tiles_n(self, target: Target, op: ops.Conv2d) -> int:
-        """Return the tiles for the filters of a bundle."""
+        """Return the number of tiles for the filters of a bundle."""
         return -(-bundles(target, op).filters // self.columns)
 
     def _tiles(self, target: Target, op: ops.Conv2d) -> int:

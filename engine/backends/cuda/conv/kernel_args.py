@@ -30,7 +30,7 @@ class KernelArgs(ctypes.Structure):
 
     @classmethod
     def of(cls, known: Mapping[str, float], **own: Any) -> KernelArgs:
-        """Return a struct of `own`, and of what it has further fields for in `known`."""
+        """Return a struct of `own` and of those values of `known` for which it has fields."""
         names = {name for name, *_ in cls._fields_}
         return cls(**{name: known[name] for name in names & known.keys()} | own)
 
@@ -47,7 +47,7 @@ class Divisor(KernelArgs):
 
 
 def struct(file: str, name: str, **nested: type[KernelArgs]) -> type[KernelArgs]:
-    """Return a struct of a file of kernels/, whose fields are numbers, pointers or `nested`."""
+    """Return a struct of a file in kernels/, whose fields are numbers, pointers or `nested`."""
     text = re.sub("//.*", "", sources.by_name()[file])
     (body,) = re.findall(rf"^struct {name} {{(.*?)^}};", text, re.MULTILINE | re.DOTALL)
     types: dict[str, Any] = {**compiler.C_TYPES, "Divisor": Divisor, **nested}
@@ -108,7 +108,7 @@ Output = struct("epilogue.cuh", "Output")
 
 
 def output(gpu: Gpu, op: ops.Conv2d, known: Mapping[str, Any], *, filters: int) -> KernelArgs:
-    """Return what an epilogue takes of the known arguments, for groups of `filters` filters."""
+    """Return the arguments of an epilogue, for groups of `filters` filters."""
     group_bytes = filters * gpu.target.bytes_of(op.out)
     fills_packs = filters == op.out.shape.channels or group_bytes % 16 == 0
     is_aligned = fills_packs and not {op.out, op.residual} & gpu.target.misaligned
@@ -118,7 +118,7 @@ def output(gpu: Gpu, op: ops.Conv2d, known: Mapping[str, Any], *, filters: int) 
 def biases(op: ops.Conv2d, constants: Arrays, *, groups: int, lines: int) -> Array:
     """Return (groups, lines) biases, padded with zeros to the lines of the tiles.
 
-    Those of integers have a factor each; see tensor_cores.constants_of().
+    With int8 a scale precedes each; see tensor_cores.constants_of().
     """
     filters = op.weight.shape[0] // groups
     given = constants.get("bias", np.zeros(op.weight.shape[0], np.float32))

@@ -30,11 +30,11 @@ MOST_SHARED = most_shared_bytes(HOPPER)
 SM_SHARED = 228 << 10  # bytes of an SM
 ALIGNMENT = 1 << 10  # of swizzled stages
 BARRIERS = 16  # bytes of the two mbarriers of a stage
-# Products, bytes and epilogue results per cycle, by mode, where teams of warps take turns.
+# Multiply-adds, bytes and epilogue results per cycle, by mode, where teams of warps take turns.
 TURN_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6), 4: (2900, 38, 6)}
 
 _CHUNK = 16  # bytes that swizzling moves together
-_CHUNKS_OF_BANKS = 8  # chunks in one row of all banks of shared memory
+_CHUNKS_OF_BANKS = 8  # chunks across all banks of shared memory
 _WARPS = 4  # of a warpgroup
 _LANES_DOWN = 8  # rows of lanes in a warp
 _LINE_BYTES = 128
@@ -60,18 +60,18 @@ class Sm90Tile(Tile):
     mode: int
     out_bytes: Annotated[int, "OUT_BYTES"]
     kinds: Annotated[tuple[int, int], "KIND", "LAST"]  # activations before and after the residual
-    # Filters are padded to eights that are aligned to 16 bytes.
+    # Filters come in eights, with int8 in sixteens, and are aligned to 16 bytes.
     is_whole: Annotated[bool, "WHOLE"]
     residual: Annotated[int, "RESIDUAL"] = 0  # kernel_args.residual_mode
     yolo: Annotated[int, "YOLO"] = 0  # kernel_args.yolo_mode
     pool_area: Annotated[int, "CELLS"] = 1
-    is_kept: Annotated[bool, "KEPT"] = False  # whether what is pooled is stored as well
+    is_kept: Annotated[bool, "KEPT"] = False  # whether the pool's input is stored as well
     kernel: str = ""
     are_taps_inside: ClassVar[bool] = False  # whether k runs over taps within a slice of channels
 
     @property
     def bias_bytes(self) -> int:
-        """The biases of a tile; sums of integers have a factor each as well."""
+        """The bytes of the biases of a tile, and of its scales with int8."""
         return self.columns * (8 if self.mode == MODES["int8"] else 4)
 
     @property
@@ -84,11 +84,11 @@ class Sm90Tile(Tile):
         return (self.rows + weights) * self.depth * self.value_bytes
 
     def steps(self, op: ops.Conv2d) -> int:
-        """Return the slices of k."""
+        """Return the number of slices of k."""
         return prod(op.kernel) * -(-op.src.shape.channels // self.depth)
 
     def across(self, op: ops.Conv2d) -> int:
-        """Return the tiles for all filters."""
+        """Return the number of tiles for all filters."""
         return -(-op.out.shape.channels // self.columns)
 
 
@@ -121,12 +121,12 @@ class Sm90Algorithm(Algorithm):
         return None
 
     def _resident(self, target: Target) -> int:
-        """Return the blocks that the device holds at once."""
+        """Return how many blocks the device holds at once."""
         return target.multiprocessors * self.blocks
 
 
 def can_run(target: Target, op: ops.Conv2d) -> bool:
-    """Return whether TMA can walk the map: pixels aligned to 16 bytes, and small windows."""
+    """Return whether TMA can read the input: pixels aligned to 16 bytes, and small windows."""
     if target.capability != HOPPER or op.groups > 1 or op.signed:
         return False
     if op.src in target.misaligned or op.src.shape.channels * target.bytes_of(op.src) % 16:
@@ -147,12 +147,12 @@ def can_run(target: Target, op: ops.Conv2d) -> bool:
 
 
 def kept_by(op: ops.Conv2d) -> ops.Tensor | None:
-    """Return the map that a convolution stores besides its pool."""
+    """Return the pool's input if the convolution stores it as well."""
     return op.kept if isinstance(op, KeepingConv2d) else None
 
 
 def finished(op: ops.Conv2d) -> Shape:
-    """Return the map whose pixels an epilogue finishes: after a pool, before an upsampling."""
+    """Return the shape that an epilogue finishes: after a pool, before an upsampling."""
     return op.grid if op.pool is None else op.out.shape
 
 
@@ -190,7 +190,7 @@ def epilogue_params(target: Target, op: ops.Conv2d) -> dict[str, Any]:
 def prepare(tile: Sm90Tile, op: ops.Conv2d, constants: Arrays) -> Arrays:
     """Return weights slice by slice, as a stage holds them, and biases."""
     given = constants.get("bias", np.zeros(op.weight.shape[0], np.float32))
-    # Kernels of integers read the biases of whole tiles.
+    # Kernels for int8 read the biases of whole tiles.
     together = tile.columns if tile.mode == MODES["int8"] else EIGHT
     return {"weight": slices(constants["weight"], tile), "bias": _padded(given, together)}
 
@@ -220,7 +220,7 @@ def slices(weight: Array, tile: Sm90Tile) -> Array:
 
 
 def filters_by_lanes(weight: Array, filters: int, blocks: int) -> Array:
-    """Return weights padded to tiles of `filters`, reordered for products with filters as rows.
+    """Return weights padded to tiles of `filters`, reordered for GEMMs with filters as rows.
 
     A warpgroup has `blocks` of 64 rows, and a lane two rows of each, eight apart. In the new order
     the filters of a lane are adjacent.
@@ -244,7 +244,7 @@ def columns_by_lanes(values: Array, columns: int) -> Array:
 
 
 def source(gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile) -> launch.Windows:
-    """Return the description of the input that a tensor map is made from."""
+    """Return the description of the input from which a tensor map is made."""
     return launch.Windows(
         op,
         pointer=gpu[op.src],

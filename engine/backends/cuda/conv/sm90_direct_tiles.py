@@ -1,8 +1,8 @@
-"""Direct convolution for Hopper: a patch of the map is loaded once for all taps.
+"""Direct convolution for Hopper: a patch of the input is loaded once for all taps.
 
-For large maps of few channels, where im2col would load every pixel once for each tap. The weights
-stay in shared memory, and teams of warpgroups take turns, which helps 1x1 convolutions bound by
-memory as well. Every shape computes the same; each is an algorithm.
+It suits large feature maps of few channels, where im2col would load every pixel once for each tap.
+The weights stay in shared memory, and teams of warpgroups take turns, which also helps 1x1
+convolutions that memory bounds. All shapes give the same result; each is an algorithm.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _START = 8000  # cycles to start a block and load its weights
 
 @dataclass(frozen=True)
 class DirectTile(sm90_base.Sm90Tile):
-    """rows are the pixels of a team, a square of the map."""
+    """A tile whose rows are the pixels of a team, a square of the feature map."""
 
     kernel: str = "sm90_direct_tiles"
     teams: Annotated[int, "TEAMS"] = 2
@@ -51,7 +51,7 @@ class DirectTile(sm90_base.Sm90Tile):
 
     @property
     def shared_bytes(self) -> int:
-        """The weights, patches with two barriers each, a barrier for the weights, and biases."""
+        """The bytes of weights, patches with two barriers each, a weight barrier, and biases."""
         weights = prod(self.taps) * self.slices * self.columns * self.depth * self.value_bytes
         patches = self.teams * self.stages * (self.patch_bytes + sm90_base.BARRIERS)
         return weights + patches + 16 + self.bias_bytes + sm90_base.ALIGNMENT
@@ -111,7 +111,7 @@ class DirectTiles(sm90_base.Sm90Algorithm):
         launch_tile(gpu, tile, blocks, boxes, arguments)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
-        """On the scale of the estimates of sm90_splitk.py."""
+        """Return cycles, on the scale of sm90_splitk.py."""
         tile = self.tile(target, op)
         rate, width, finish = sm90_base.TURN_COSTS[tile.mode]
         area = tile.rows * tile.columns

@@ -1,6 +1,6 @@
-"""The Hopper kernels that compute two convolutions; the map between stays in shared memory.
+"""Hopper kernels that fuse two convolutions; the feature map between stays in shared memory.
 
-The second is 3x3, with filters as rows of its products, as in sm90_swapped.py.
+The second is 3x3 and has filters as the rows of its GEMM, as in sm90_swapped.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.plan import ops
 
 _WIDTH = 8  # pixels per line of a block
 _BETWEEN = 32  # channels of the map between the convolutions
-_FILTERS = 64  # rows of the second convolution's product
+_FILTERS = 64  # rows of the second convolution's GEMM
 _LEAST_FILTERS = 40
 _TAPS = (3, 3)
 
@@ -42,7 +42,7 @@ BottleneckArgs = struct("sm90_fused_bottleneck.cu", "FirstArgs")
 
 @dataclass(frozen=True)
 class FusedTile(sm90_base.Sm90Tile):
-    """rows are pixels and columns filters of the second convolution, `depth` the input's."""
+    """A tile: pixels by filters of the second convolution; `depth` is that of the input."""
 
     between: Annotated[int, "BETWEEN"] = _BETWEEN
     teams: Annotated[int, "TEAMS"] = 1
@@ -50,7 +50,7 @@ class FusedTile(sm90_base.Sm90Tile):
     slices: Annotated[int, "SLICES"] = 1
     stride: Annotated[int, "STRIDE"] = 1
     first_kind: Annotated[int, "FIRST_KIND"] = 0
-    first_columns: int = _BETWEEN  # columns of the first convolution's product
+    first_columns: int = _BETWEEN  # columns of the first convolution's GEMM
     first_bytes: int = 0  # bytes of the first convolution's weights
     team_bytes: int = 0  # shared memory per team
     parts: int = 0  # values per weight of a stem: see RgbStemTile
@@ -71,7 +71,7 @@ class FusedTile(sm90_base.Sm90Tile):
 
     @property
     def shared_bytes(self) -> int:
-        """What the teams use, with two barriers each, all weights, and their barrier."""
+        """The bytes of the teams, with two barriers each, of all weights, and of their barrier."""
         weights = prod(_TAPS) * self.columns * _BETWEEN * self.value_bytes + self.first_bytes
         teams = self.teams * (self.team_bytes + sm90_base.BARRIERS)
         return teams + weights + 8 + sm90_base.ALIGNMENT
@@ -211,8 +211,8 @@ class FusedStem(FusedPair):
 class FusedBottleneck(FusedPair):
     """A residual block of few channels: 1x1, 3x3, and the addition of the block's input.
 
-    On large maps memory bounds it. Here the input is loaded once, for the products and as the
-    residual.
+    On large feature maps memory bounds it. Here the input is loaded once, as an operand and as
+    the residual.
     """
 
     name = "sm90_fused_bottleneck"

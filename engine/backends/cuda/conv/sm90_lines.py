@@ -1,8 +1,8 @@
-"""Split-K for 3x3 windows one pixel apart: lines of the map are loaded once for all nine taps.
+"""Split-K for 3x3 convolutions of stride 1: lines are loaded once for all nine taps.
 
 At small batches the path from the L2 to an SM bounds sm90_splitk.py, which loads every pixel nine
-times. Filters are the rows of the product and pixels its columns, which come in eights: the width
-of a tile is chosen to give every SM a part.
+times. Filters are the rows of the GEMM and pixels its columns, which come in eights: the width of a
+tile is chosen to give every SM a part.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from engine.backends.cuda.driver import launch
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
-_FILTERS = 64  # of a warpgroup, which is all that multiplies in a block
-_EIGHT = 8  # pixels, in which columns of a product come
+_FILTERS = 64  # of a warpgroup; only one in a block multiplies
+_EIGHT = 8  # pixels: columns of a wgmma come in eights
 _MOST_PIXELS = 192  # for whose sums a thread has registers
 _SIDE = 3  # of a window
 _MOST_SIDE = 256  # of a map: what one copy takes
@@ -28,17 +28,17 @@ _RINGS = ((6, 1), (4, 1), (6, 3), (3, 1))  # lines of taps; those loaded before 
 _MOST_PATCHES = 8
 _FEWEST_STAGES = 2  # a slot is released after the next product has started
 _FEW_STAGES = 3  # of which, with two patches, two blocks fit on an SM
-_MOST_ROUNDS = 4  # of blocks; for more, blocks that stay are faster
+_MOST_ROUNDS = 4  # waves of blocks; for more, persistent blocks are faster
 _SPLITS = (1, 2, 3, 4, 5, 6, 8)
 _RESERVED = 2 << 10  # bytes that barriers, biases and the alignment take at most
-_START, _SPLIT = 3000, 1500  # cycles before and after the products, and those that a split costs
+_START, _SPLIT = 3000, 1500  # cycles before and after the mainloop, and those of a split
 
 Args = struct("sm90_lines.cu", "LinesArgs")
 
 
 @dataclass(frozen=True)
 class LinesTile(SplitKTile):
-    """Its rows are filters, and its columns pixels."""
+    """A tile whose rows are filters and columns pixels."""
 
     kernel: str = "sm90_lines"
     patches: Annotated[int, "PATCHES"] = 1  # in shared memory
@@ -57,7 +57,7 @@ class LinesTile(SplitKTile):
 
     @property
     def line_bytes(self) -> int:
-        """The weights of a line of taps."""
+        """The bytes of the weights of a line of taps."""
         return _SIDE * self.rows * self.depth * self.value_bytes
 
     @property
@@ -74,7 +74,7 @@ class LinesTile(SplitKTile):
 
 @dataclass(frozen=True)
 class Lines(sm90_base.Sm90Algorithm):
-    """One size of the ring, with the sum over k shared by a cluster of `split` blocks."""
+    """One size of the ring, with k divided among a cluster of `split` blocks."""
 
     family = "sm90_lines"
     priority = 9
@@ -113,7 +113,7 @@ class Lines(sm90_base.Sm90Algorithm):
         return tile.stages >= _FEWEST_STAGES and tile.has_room
 
     def _columns(self, target: Target, op: ops.Conv2d) -> int | None:
-        """Return the fewest columns of a tile that need no more rounds than the widest tile."""
+        """Return the fewest columns of a tile that need no more waves than the widest tile."""
         rounds = self._rounds(target, op, _MOST_PIXELS)
         if rounds > _MOST_ROUNDS:
             return None
@@ -122,7 +122,7 @@ class Lines(sm90_base.Sm90Algorithm):
         return next(able, _MOST_PIXELS)
 
     def _rounds(self, target: Target, op: ops.Conv2d, columns: int) -> int:
-        """Return how often the device is filled with clusters."""
+        """Return the number of waves of clusters."""
         tiles = target.rows(op.out) * _tiles(op, columns) * -(-op.out.shape.channels // _FILTERS)
         return -(-tiles // max(1, CLUSTERS[self.split] * target.multiprocessors // CLUSTERS[1]))
 
@@ -162,7 +162,7 @@ def _slices(target: Target, op: ops.Conv2d) -> int:
 
 
 def _rows(op: ops.Conv2d) -> int:
-    """Return the columns of a product from the first pixel of a map to the last."""
+    """Return the columns of the GEMM from the first pixel of a row to the last."""
     _, height, width = op.src.shape.sides
     return (height - 1) * (width + 1) + width
 
@@ -172,7 +172,7 @@ def _tiles(op: ops.Conv2d, columns: int) -> int:
 
 
 def _lines(op: ops.Conv2d, columns: int) -> int:
-    """Return the most lines that the windows of a tile reach."""
+    """Return the most lines that the windows of a tile cover."""
     pitch, last = op.src.shape.width + 1, _rows(op) - 1
     ends = (min(start + columns - 1, last) for start in range(0, last + 1, columns))
     reach = ((end + 2 * pitch + 2) // pitch for end in ends)

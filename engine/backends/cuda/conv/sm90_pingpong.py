@@ -1,7 +1,7 @@
-"""Persistent implicit GEMM for Hopper: blocks stay, and teams of warpgroups take turns.
+"""Persistent implicit GEMM for Hopper, in which teams of warpgroups take turns (ping-pong).
 
-While one team runs the epilogue of its tile, the next multiplies. For maps that fill the device
-several times over; smaller ones are for sm90_splitk.py.
+While one team runs the epilogue of its tile, the next multiplies. It suits layers that fill the
+device several times over; sm90_splitk.py suits smaller ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _START = 6000  # cycles to start a block
 
 @dataclass(frozen=True)
 class PingPongTile(sm90_base.Sm90Tile):
-    """rows x columns are those of a team, `consumers` its warpgroups."""
+    """A tile of rows x columns for one team of `consumers` warpgroups."""
 
     kernel: str = "sm90_pingpong"
     teams: Annotated[int, "TEAMS"] = 2
@@ -33,7 +33,7 @@ class PingPongTile(sm90_base.Sm90Tile):
 
     @property
     def shared_bytes(self) -> int:
-        """The ring, the barriers of the turns, and the biases of two tiles for each team."""
+        """The bytes of the ring, the order barriers, and the biases of two tiles for each team."""
         ring = self.stages * (self.stage_bytes + sm90_base.BARRIERS)
         biases = 2 * self.teams * self.bias_bytes
         return ring + 8 * self.teams + biases + sm90_base.ALIGNMENT
@@ -54,7 +54,7 @@ class PersistentGemm(sm90_base.Sm90Algorithm):
         launch_tile(gpu, tile, blocks, windows, arguments)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
-        """On the scale of the estimates of sm90_splitk.py."""
+        """Return cycles, on the scale of sm90_splitk.py."""
         tile = self.tile(target, op)
         rate, width, finish = sm90_base.TURN_COSTS[tile.mode]
         area = tile.rows * tile.columns
@@ -66,7 +66,7 @@ class PersistentGemm(sm90_base.Sm90Algorithm):
 
 
 def _tiles(tile: PingPongTile, op: ops.Conv2d, rows: int) -> int:
-    """Return the tiles of `rows` pictures; a block without a tile would never end."""
+    """Return the number of tiles of `rows` rows; a block without a tile would never end."""
     return -(-rows * op.out.shape.area // tile.rows) * tile.across(op)
 
 

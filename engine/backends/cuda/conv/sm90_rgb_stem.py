@@ -41,7 +41,7 @@ Args = struct("sm90_rgb_stem.cu", "KernelArgs")
 
 @dataclass(frozen=True)
 class RgbStemTile(Tile):
-    """Lines of windows by all filters."""
+    """A tile of lines of windows by all filters."""
 
     filters: int
     lines: Annotated[int, "LINES"]
@@ -56,7 +56,7 @@ class RgbStemTile(Tile):
 
     @property
     def pair(self) -> int:
-        """The windows of a row of the product."""
+        """The windows that share a row of the operand."""
         return _ROW_PIXELS // self.stride[1]
 
     @property
@@ -149,7 +149,7 @@ class RgbStem(Algorithm):
         return tile.steps <= _MOST_STEPS and tile.shared_bytes <= most
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        """Weights step by step, eights of columns side by side, and a bias for each column."""
+        """Return weights step by step, in groups of eight columns, and a bias for each column."""
         tile = self.tile(target, op)
         filters, taps_y, taps_x = tile.filters, *tile.taps
         lines = np.zeros(

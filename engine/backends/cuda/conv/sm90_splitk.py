@@ -1,7 +1,8 @@
-"""Implicit GEMM for Hopper, in which a cluster of blocks may share the sum over k (split-K).
+"""Implicit GEMM for Hopper, in which a cluster of blocks may divide k (split-K).
 
-float32 runs as three products of the tf32 parts of each factor, whose error is below that of Sgemm.
-Every tile computes the same; which is fastest depends on the layer, so each is an algorithm.
+float32 runs as three multiplications of split operands (two tf32 values each), more exact than
+Sgemm. All tile shapes give the same result; the fastest depends on the layer, so each is an
+algorithm.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ _FLOAT_TILES = {
     (64, 64, 3, 1, 3): (1, 2, 4, 6, 8),
     (64, 32, 4, 1, 3): (1, 2, 6),
 }
-# By mode: products and bytes of an SM per cycle, results of the epilogue per cycle, cycles to start
-# a block, and cycles that a split costs.
+# By mode: multiply-adds and bytes of an SM per cycle, results of the epilogue per cycle, cycles to
+# start a block, and cycles that a split costs.
 _COSTS = {
     0: (1680, 57, 6, 3300, 900),
     1: (750, 45, 8, 6000, 2100),
@@ -69,7 +70,7 @@ _ROW_PADDING = 8  # results between the rows of the epilogue, as in ROW_PITCH of
 class SplitKTile(sm90_base.Sm90Tile):
     kernel: str = "sm90_splitk"
     together: Annotated[int, "TOGETHER"] = 1  # slices in a slot of the ring
-    split: Annotated[int, "SPLIT"] = 1  # blocks of a cluster, which share the sum
+    split: Annotated[int, "SPLIT"] = 1  # blocks of a cluster, which divide k
     upsample: int = 1  # how often a result is repeated in each direction
 
     @property
@@ -88,19 +89,19 @@ class SplitKTile(sm90_base.Sm90Tile):
 
     @property
     def ring_bytes(self) -> int:
-        """The ring of slots; in the epilogue it holds the results."""
+        """The bytes of the ring of slots; in the epilogue it holds the results."""
         staged = 0 if self.mode == MODES["int8"] else self.out_bytes
         results = self.rows * (self.columns + _ROW_PADDING) * staged
         return max(self.stages * self.together * self.stage_bytes, results)
 
     @property
     def _before_inbox(self) -> int:
-        """The ring, barriers and biases."""
+        """The bytes of the ring, barriers and biases."""
         return self.ring_bytes + (self.stages + 1) * sm90_base.BARRIERS + self.bias_bytes
 
     @property
     def inbox_bytes(self) -> int:
-        """The partial sums of the columns that a block of a cluster owns."""
+        """The bytes of partial sums of the columns that a block of a cluster owns."""
         return self.split * self._sums_bytes(-(-self.columns // (_EIGHT * self.split)))
 
     @property
@@ -119,7 +120,7 @@ class SplitKTile(sm90_base.Sm90Tile):
 
     @property
     def outbox_bytes(self) -> int:
-        """The partial sums of the columns that other blocks own."""
+        """The bytes of partial sums of the columns that other blocks own."""
         eights = self.columns // _EIGHT
         return self._sums_bytes(eights - eights // self.split)
 
@@ -135,7 +136,7 @@ class SplitKTile(sm90_base.Sm90Tile):
 
 @dataclass(frozen=True)
 class SplitK(sm90_base.Sm90Algorithm):
-    """One tile shape, with the sum over k shared by a cluster of `split` blocks."""
+    """One tile shape, with k divided among a cluster of `split` blocks."""
 
     family = "sm90_splitk"
     pool = keep = yolo = upsample = quarters = int8 = True
@@ -199,7 +200,7 @@ class SplitK(sm90_base.Sm90Algorithm):
         tensor_cores.launch(gpu, tile, blocks, windows, arguments, cluster=tile.split)
 
     def _windows(self, gpu: Gpu, op: ops.Conv2d, tile: SplitKTile) -> ctypes.Structure:
-        """Return the tensor map that tells how the input is loaded."""
+        """Return the tensor map by which the input is loaded."""
         pixels = tile.rows // tile.pool_area
         if op.pool is not None:  # a quarter of the windows for each cell of the pool
             op = _every_other(op)
@@ -207,7 +208,7 @@ class SplitK(sm90_base.Sm90Algorithm):
         return launch.windows_map(source, pixels=pixels, channels=tile.depth)
 
     def _down(self, run: Gpu | Target, op: ops.Conv2d) -> int:
-        """Return the tiles for all pixels, of this run or of the largest."""
+        """Return the number of tiles for all pixels, of this run or of the largest."""
         pixels = run.rows(op.out) * sm90_base.finished(op).area * kernel_args.pool_area(op)
         return -(-pixels // self.rows)
 

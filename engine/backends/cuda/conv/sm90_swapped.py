@@ -1,7 +1,7 @@
 """Persistent implicit GEMM for Hopper with swapped operands: filters are rows, pixels columns.
 
 Rows of a wgmma come in steps of 64, but columns in steps of 8: the tile width is chosen so that
-all SMs get equal work. Otherwise as sm90_pingpong.py.
+all SMs get equal work. Otherwise it is like sm90_pingpong.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_STAGES = 8
 
 @dataclass(frozen=True)
 class SwappedTile(PingPongTile):
-    """rows are its pixels and columns its filters, as in every tile."""
+    """A tile whose rows are pixels and columns filters, as in every tile."""
 
     kernel: str = "sm90_swapped"
 
@@ -39,7 +39,7 @@ class SwappedTile(PingPongTile):
 
     @property
     def shared_bytes(self) -> int:
-        """The ring and the barriers of the turns."""
+        """The bytes of the ring and the order barriers."""
         ring = self.stages * (self.stage_bytes + sm90_base.BARRIERS)
         return ring + 8 * self.teams + sm90_base.ALIGNMENT
 

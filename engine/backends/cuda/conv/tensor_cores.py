@@ -17,7 +17,7 @@ from engine.plan import int8, ops
 
 TURING, AMPERE, HOPPER = (7, 5), (8, 0), (9, 0)
 EIGHT = 8  # filters whose results a lane of an sm90 kernel stores at once
-SIXTEEN = 16  # the same where results are bytes
+SIXTEEN = 16  # the same if results are int8
 # The activations of `activate_common` in kernels/common.cuh.
 COMMON = frozenset({"linear", "leaky", "relu", "mish", "swish", "logistic"})
 
@@ -57,7 +57,7 @@ def parts(mode: int) -> int:
 
 
 def constants_of(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-    """Return the constants; for integers the rounded weights, and factors before biases."""
+    """Return the constants; for int8 the rounded weights, and scales before biases."""
     if op.src not in target.scales:
         return constants
     weight, scales = int8.quantise_weights(constants["weight"])

@@ -1,6 +1,6 @@
-"""A convolution whose neighbours are fused into it, run as one kernel for each.
+"""A convolution with fused neighbours, run as one kernel for each of them.
 
-For algorithms that only convolve: the product with a factor, or what a pool, [yolo], an upsampling
+This is for algorithms that only convolve: the scaled input, or what a pool, [yolo], an upsampling
 or the addition of a larger map reads, goes through the workspace.
 """
 
@@ -101,7 +101,7 @@ def _between(op: ops.Conv2d) -> ops.Tensor:
 
 
 def _split(op: ops.Conv2d) -> tuple[ops.Conv2d, tuple[ops.TailOp, ...]]:
-    """Return the convolution alone and what follows it: nothing where a product precedes it."""
+    """Return the convolution alone and what follows it: nothing if a multiplication precedes it."""
     if isinstance(op, ScaledConv2d):
         return op.after_multiply, ()
     return split_tail(op.fused if isinstance(op, KeepingConv2d) else op, _can_finish)

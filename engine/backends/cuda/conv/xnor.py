@@ -24,7 +24,7 @@ class Xnor(Algorithm):
         return 4 * target.rows(op.src) * op.src.shape.area * _words(op)
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        """Weights as bits (kernel_y, kernel_x, words, filters) and a scale for each filter."""
+        """Return bits (kernel_y, kernel_x, words, filters) and a scale for each filter."""
         weight = constants["weight"]
         filters, channels = weight.shape[:2]
         bits = np.zeros((*op.kernel, _words(op), 32, filters), dtype=np.uint32)

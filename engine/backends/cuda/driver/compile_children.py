@@ -1,7 +1,7 @@
 """Compile kernels in child processes of low priority.
 
-A thread would not do: NVRTC must not be at work in this process while it exits. A child ends when
-its input does, after the kernel that it is at.
+Threads would not do, because NVRTC must not be running while the process exits. A child ends when
+its input ends, after its current kernel.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _HEADERS = ("half.cuh", "common.cuh")  # joined before the other headers, which 
 _FUNCTIONS = "functions.cuh"  # joined before the activations
 # Kernels of most programs of every precision, since their results are float32.
 _FIRST = ("leave", "yolo_candidates")
-_BY_PYCUDA = "conv/im2col.cu"  # which PyCUDA compiles by nvcc, where there is one
+_BY_PYCUDA = "conv/im2col.cu"  # PyCUDA compiles it with nvcc, where there is one
 _LOCAL_INCLUDE = re.compile(r'^#include ".*$|^#pragma once$', re.MULTILINE)
 _OPTIONS = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",), "int8": ("-DSTORE_INT8",)}
 
@@ -137,7 +137,7 @@ def _joined(files: Mapping[str, str]) -> str:
 
 
 class Unit(ABC):
-    """What is compiled at once and loaded as one module: a portable kernel or a tile."""
+    """A portable kernel or a tile: what is compiled at once and loaded as one module."""
 
     @property
     @abstractmethod
@@ -200,7 +200,6 @@ def _units() -> dict[str, Portable]:
 
 
 def unit_of(kernel: str) -> Portable:
-    """Return the unit of a portable kernel."""
     return _units()[kernel]
 
 
@@ -270,12 +269,12 @@ def _c_type(kernel: str, kind: str) -> Any:
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a unit and everything else that decides what is made of it."""
+    """The text of a unit and everything else that its compiled image depends on."""
 
     text: str
     options: tuple[str, ...]
     capability: tuple[int, int]
-    for_nvrtc: bool = False  # if it is there
+    for_nvrtc: bool = False  # if installed
 
     def image(self) -> bytes:
         """Return the compiled kernels, from the cache if possible."""

@@ -64,7 +64,7 @@ class Context:
     """An open device. Its worker thread runs what allocates, records or frees.
 
     Recorded graphs are launched by any thread that holds `enqueue_lock`, because a round trip
-    to the worker thread would take longer. Methods after `close`, `free_memory` and those that
+    to the worker thread would take longer. Methods below `close`, `free_memory` and those that
     measure run on the worker thread.
     """
 
@@ -85,7 +85,7 @@ class Context:
     ) -> _Result:
         """Run on the worker thread; errors of the driver become DeviceErrors.
 
-        If the caller is interrupted, `undo` frees the result there, which nobody gets.
+        If the caller is interrupted, `undo` frees the unclaimed result there.
         """
         return self._worker.run(partial(self._translated, function), undo)
 

@@ -65,8 +65,8 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 class Product:
     """out (rows, columns) = a (rows, depth) * b', all row-major; b is stored as (columns, depth).
 
-    A pitch is the number of values from one row to the next; b is dense. With a `count`, the next
-    product has its `a` a step further on, and its columns of `out` and their part of b come next.
+    A pitch is the number of values from one row to the next; b is dense. With a `count`, each
+    next product has its `a` a step further on, and takes the next columns of `out` and part of b.
     """
 
     rows: int
@@ -96,7 +96,7 @@ class Blas:
         self._is_tf32 = False
 
     def allow_tf32(self, is_allowed: bool) -> None:
-        """Let float32 products round their factors to TF32."""
+        """Let float32 products round their operands to TF32."""
         self._is_tf32 = is_allowed
         if self._handle is not None:
             self._set_math()
@@ -155,7 +155,7 @@ class Blas:
 
 
 def _created() -> int | None:
-    """Return a new handle, from scikit-cuda if it is there."""
+    """Return a new handle, from scikit-cuda if installed."""
     skcuda = skcuda_cublas()
     if skcuda is not None:
         try:

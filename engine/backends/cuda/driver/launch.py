@@ -95,8 +95,8 @@ class Function:
         """Enqueue the kernel with `arguments`, which are ctypes values.
 
         With `early` it may start while the previous kernel still runs, and waits for it itself.
-        With `all_shared` as much of an SM's memory as possible is shared memory rather than L1. An
-        SM must be idle to divide its memory anew, so kernels that divide it alike wait less.
+        With `all_shared` the carve-out prefers shared memory to L1 as far as possible. An SM must
+        be idle to change its carve-out, so kernels with an equal one wait less.
         """
         attributes = (_Attribute * 3)()
         count = 0
@@ -131,7 +131,7 @@ class TensorMap(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of a convolution over an NHWC map, as TMA visits them."""
+    """The windows of a convolution over an NHWC array, as TMA visits them."""
 
     op: Conv2d
     pointer: int

@@ -80,7 +80,7 @@ class Kernels:
 
 
 def load_together(wanted: Iterable[tuple[Kernels, Unit]]) -> None:
-    """Compile what is missing on all cores, what takes longest first, and load it."""
+    """Compile what is missing on all cores, the slowest first, and load it."""
     missing = [(kernels, each) for kernels, each in wanted if not kernels.is_loaded(each)]
     missing.sort(key=lambda pair: -pair[1].seconds)
     with closing(ThreadPool(usable_cores(), "cuda-compile")) as pool:

@@ -1,8 +1,7 @@
 """Pinned (page-locked) arrays of callers: the card reads pictures in them without a copy.
 
 Other pictures are copied to a staging buffer first, which may take longer than the fastest
-networks. If memory is wrongly believed to be pinned, the driver still copies correctly, only
-slower.
+networks. If memory is wrongly believed to be pinned, the driver still copies correctly but slower.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ def _unpin(pointer: int, driver_api: DriverApi) -> None:
 def parts(pictures: Sequence[Array], starts: Sequence[int]) -> list[Part]:
     """Return the copies to make; adjacent pictures with adjacent targets are one copy.
 
-    Between pictures of one array there may be a few bytes.
+    Pictures of one array may have a few bytes between them.
     """
     found: list[Part] = []
     first = origin = size = 0  # the current copy

@@ -28,8 +28,8 @@ def libcuda() -> ctypes.CDLL:
 @lru_cache(maxsize=1)
 def load() -> Any:
     """Return `pycuda.driver`, initialised, without creating a context."""
-    # So that PyCUDA finds the loaded library by its name. This is slow, and PyCUDA would hold the
-    # GIL; it reports errors below.
+    # This lets PyCUDA find the loaded library by its name. It is slow, and PyCUDA would hold the
+    # GIL; PyCUDA reports errors below.
     libcuda().cuInit(0)
     try:
         driver = importlib.import_module("pycuda.driver")

@@ -65,7 +65,7 @@ class Tile(Unit):
 
     @property
     def defines(self) -> Mapping[str, int]:
-        """Return the compile-time constants besides MODE."""
+        """Return the compile-time constants except MODE."""
         found: dict[str, int] = {}
         for field, names in _macros(type(self)).items():
             value = getattr(self, field)

@@ -87,7 +87,7 @@ class Worker:
     ) -> _Result:
         """Run a function on the thread; return its result or raise its exception.
 
-        If the caller is interrupted, `undo` frees the result there, which nobody gets.
+        If the caller is interrupted, `undo` frees the unclaimed result there.
         """
         if self._is_its_own:
             return function()

@@ -18,9 +18,8 @@ DEVICE float to_float(float x) { return x; }
 DEVICE void put(float* p, float x) { *p = x; }
 DEVICE void put(half* p, float x) { *p = to_half(x); }
 
-// int8 values are quantisation steps. Conversions between float and int8 run at a fraction of the
-// rate of additions, so they are done by adding: a float from 2^23 on has its integer part in its
-// lowest bits.
+// int8 values are quantisation steps. Conversion instructions run at a fraction of the rate of
+// additions, so the code adds: a float from 2^23 on has its integer part in its lowest bits.
 
 // Packs four values times `factor`, rounded to nearest, ties to even, and saturated to int8.
 DEVICE unsigned pack_bytes(float a, float b, float c, float d, float factor)
@@ -244,7 +243,7 @@ template <int N> DEVICE bool activate_common(int kind, float (&x)[N])
 #undef CASE
 }
 
-// Returns bit masks for N neighbouring channels; the first is entry `entry` of its anchor. Low bits
+// Bit masks for N neighbouring channels; the first is entry `entry` of its anchor. Low bits
 // mark the box's width and height, bits from 16 on its centre. The entries of an anchor are its box
 // (4 values, or 8 with sigmas), objectness and classes.
 template <int N> DEVICE unsigned yolo_mask(int entry, int entries, int box)

@@ -1,8 +1,8 @@
 """Fuse ops into the convolutions of one card.
 
-A product of a map and a factor for each channel is folded into the 1 x 1 convolution that reads it:
-in a block with squeeze-and-excite it is the widest map, and reading it bounds the convolution. A
-convolution rounds its own results to int8. Two convolutions become one where a kernel computes
+The product of a feature map and a factor per channel is folded into the 1 x 1 convolution that
+reads it: in a squeeze-and-excite block it is the widest map, and reading it bounds the convolution.
+A convolution rounds its own results to int8. Two convolutions become one where a kernel computes
 both: the map between them is never stored.
 """
 
@@ -26,7 +26,7 @@ from engine.plan.ops import Add, Chain, Conv2d, Convert, MaxPool, Multiply, Op, 
 
 
 def fold_factors(lowered: Lowered) -> Lowered:
-    """Multiply, Conv2d -> ScaledConv2d, unless a gate computes the product as well."""
+    """Fold Multiply into the ScaledConv2d after it, unless a gate multiplies as well."""
     plan, target = lowered.plan, lowered.target
     by_gates = {op for gate, op in pairwise(plan.ops) if scales(target, gate, op)}
 
@@ -43,7 +43,7 @@ def fold_factors(lowered: Lowered) -> Lowered:
 
 
 def _fits(multiply: Multiply, op: Conv2d) -> bool:
-    """Whether whole channels are scaled, and the convolution reads each value once."""
+    """Return whether whole channels are scaled, and the convolution reads each value once."""
     src, factor = multiply.src, multiply.factor
     return (
         multiply.activation == "linear"
@@ -61,7 +61,7 @@ def _is_fusible(target: Target, op: Conv2d) -> bool:
 
 
 def fold_pools(lowered: Lowered) -> Lowered:
-    """Conv2d, MaxPool -> KeepingConv2d: it also stores the map, because other ops read it."""
+    """Fold MaxPool into a KeepingConv2d, which also stores the pool's input for other ops."""
     plan, target = lowered.plan, lowered.target
     made: list[Op] = []
     places: dict[Tensor, int] = {}  # in `made`, of the convolutions by what they write
@@ -81,13 +81,13 @@ def fold_pools(lowered: Lowered) -> Lowered:
 
 
 def _halves(op: Conv2d, pool: MaxPool) -> bool:
-    """Whether the windows of a pool cover the map of a convolution, once each."""
+    """Return whether the windows of a pool cover the output of a convolution, once each."""
     src, out = pool.src.shape, pool.out.shape
     return can_take(op, pool) and 2 * out.height == src.height and 2 * out.width == src.width
 
 
 def fold_rounding(lowered: Lowered) -> Lowered:
-    """Conv2d, Convert to int8 -> Conv2d that writes int8."""
+    """Fold Convert to int8 into the Conv2d before it."""
     plan, target = lowered.plan, lowered.target
 
     def join(before: Op, op: Op) -> Conv2d | None:
@@ -102,9 +102,9 @@ def fold_rounding(lowered: Lowered) -> Lowered:
 
 
 def fold_conversions(lowered: Lowered) -> Lowered:
-    """Convert, Add, Convert -> Add of int8, where a residual network halves its maps.
+    """Fold the Converts around an Add into it, where a residual network halves its maps.
 
-    The first source is of floats. It has as many pixels as the result, the second four times more.
+    The first source is float. It has as many pixels as the result, the second four times as many.
     """
     plan, target = lowered.plan, lowered.target
     intermediates = Intermediates(plan)
@@ -139,7 +139,7 @@ def _adds_quarters(target: Target, add: Add, convert: Convert) -> bool:
 
 
 def _is_of_quarters(add: Add) -> bool:
-    """Whether it adds a map with four times the area to one like the result."""
+    """Return whether it adds a map with four times the area to one like the result."""
     if add.weights is not None or len(add.sources) != 2:
         return False
     first, second = (source.shape for source in add.sources)
@@ -147,7 +147,7 @@ def _is_of_quarters(add: Add) -> bool:
 
 
 def fold_quarters(lowered: Lowered) -> Lowered:
-    """Conv2d, Add of a map with four times the area -> Conv2d with that map as its residual."""
+    """Fold Add of a map with four times the area into Conv2d, as its residual."""
     target = lowered.target
 
     def join(before: Op, op: Op) -> Conv2d | None:
@@ -165,7 +165,7 @@ def fold_quarters(lowered: Lowered) -> Lowered:
 
 
 def fuse_chains(lowered: Lowered) -> Lowered:
-    """Conv2d, Conv2d -> Chain, unless one algorithm is forced on every convolution."""
+    """Fuse two Conv2d into a Chain, unless one algorithm is forced on every convolution."""
     target = lowered.target
     if target.algorithm is not None:
         return lowered

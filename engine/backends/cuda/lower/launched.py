@@ -1,7 +1,7 @@
-"""Which kernels a plan launches, found by a rehearsal: its op functions run on a stand-in.
+"""The kernels that a plan launches, found by a rehearsal: its op functions run on a stand-in.
 
 Their units are compiled and loaded together before the first run. A unit that the rehearsal misses
-is loaded when it is launched.
+is loaded at its launch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.backends.cuda.ops import border
 from engine.errors import DeviceError
 
 _ADDRESS = 1 << 40  # aligned as device memory is; nothing is read from there
-_WITH_BOXES = ("list_scores", "suppress")  # what the program launches itself
+_WITH_BOXES = ("list_scores", "suppress")  # which the program launches itself
 _STORED = ("float16", "float32", "int8")  # precisions that one program may store
 _FOR_HALVES = "largest"  # by which a float16 program is checked before its first run
 # What the decoder of a head gets from its program, see runtime/step_runner.py.

@@ -1,4 +1,4 @@
-"""What the lowering makes of a plan: steps in the order of their launch, and their memory."""
+"""The result of lowering a plan: steps in the order of their launch, and their memory."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _MOST_PIXELS = 1 << 15  # per run; larger maps fill the card
 
 
 def assign_streams(lowered: Lowered) -> Lowered:
-    """Move steps that only side-stream steps depend on, and never the last step.
+    """Move steps to the side stream if only such steps depend on them; never the last step.
 
     A step on the main stream does not wait for the side stream. So if a step must stay on the main
     stream, its producers must as well, and a step that reads a state stays before its next Store.
@@ -69,7 +69,7 @@ def assign_streams(lowered: Lowered) -> Lowered:
 
 
 def can_move(step: Step, target: Target) -> bool:
-    """Whether the step uses nothing that a program has once, such as the workspace or cuBLAS."""
+    """Return whether the step uses nothing that a program has once (workspace, cuBLAS)."""
     if step.workspace(target) or isinstance(step.op, KeepingConv2d):  # whose map others read
         return False
     return not isinstance(step.op, Conv2d) or step.tile(target) is not None
@@ -107,7 +107,7 @@ def place(fused: Lowered) -> Lowered:
 
 
 def in_floats(lowered: Lowered) -> Lowered:
-    """The same ops in float32, by an algorithm for which nothing has to be compiled."""
+    """Return the same ops in float32, by an algorithm for which nothing has to be compiled."""
     target = replace(lowered.target.in_floats(), algorithm="im2col_gemm", scales={})
     return place(find_misaligned(Lowered(fusion.split_chains(lowered.plan), target)))
 

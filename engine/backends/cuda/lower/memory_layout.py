@@ -1,4 +1,4 @@
-"""Lay out the block of activations: two tensors share memory if they never live together.
+"""Lay out the block of activations: tensors share memory if their lifetimes do not overlap.
 
 Pitches and places inside wider tensors say which pixels do not begin on 16 bytes: TMA and packed
 kernels cannot read those.
@@ -42,7 +42,7 @@ def find_misaligned(lowered: Lowered) -> Lowered:
 def pitches(plan: Plan) -> dict[Tensor, int]:
     """Return the values from one pixel to the next of every tensor that owns memory.
 
-    A picture in colours is padded to whole words, which the first layer reads at once. The output
+    A colour picture is padded to whole words, which the first layer reads at once. The output
     of a detection layer is padded to multiples of eight, which are stored at once.
     """
     found = {root: root.shape.channels for root in map(plan.root, plan.tensors)}
@@ -53,7 +53,7 @@ def pitches(plan: Plan) -> dict[Tensor, int]:
 
 
 def _detected(plan: Plan) -> frozenset[Tensor]:
-    """The outputs of convolutions that compute a detection layer as well."""
+    """Return the outputs of convolutions that compute a detection layer as well."""
     return frozenset(op.out for op in plan.ops if isinstance(op, Conv2d) and op.yolo is not None)
 
 
@@ -115,7 +115,7 @@ def _returned(lowered: Lowered) -> frozenset[Tensor]:
 
 
 def _lifetimes(lowered: Lowered) -> dict[Tensor, Lifetime]:
-    """From the step that first uses a tensor, or a view of it, to the one that last does.
+    """Return the first and the last step that use each tensor or a view of it.
 
     A step on the side stream starts after all steps before it, and ends at any time before the
     streams join: what it uses lives until the end. So do outputs. States, and the padding between

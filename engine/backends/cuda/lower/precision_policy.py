@@ -1,4 +1,4 @@
-"""Choose the tensors that are float32 in a program of float16 values or TF32 products.
+"""Choose the tensors that are float32 in a program of float16 values or TF32 operands.
 
 In float16 these tensors are float32, since their rounding would show:
 
@@ -9,7 +9,7 @@ In float16 these tensors are float32, since their rounding would show:
 The tensors of an op are stored alike, so they are chosen in groups. The exceptions are a
 convolution, whose input and output may differ, and a dense layer, which may write float32.
 
-Convolutions that sum few products keep the bits of their weights for the same reason. Some networks
+Convolutions with short sums keep all bits of their weights for the same reason. Some networks
 run in float32 as a whole: if a layer reads only the signs of its input, rounding flips some of
 them; YOLOv1 squares outputs to get the sides of boxes; and the smallest networks, all of whose maps
 have few channels, would gain next to nothing.
@@ -78,7 +78,7 @@ def _is_brittle(plan: Plan) -> bool:
 
 
 def _is_small(plan: Plan) -> bool:
-    """Whether the plan is a detector whose maps all have few channels."""
+    """Return whether the plan is a detector whose feature maps all have few channels."""
     maps = [op.out for op in plan.ops if isinstance(op, ops.Conv2d)]
     return bool(plan.heads) and all(tensor.shape.channels <= _SMALL for tensor in maps)
 
@@ -110,7 +110,7 @@ def _groups(plan: Plan) -> list[_Group]:
 
 
 def _is_mixing(op: Op) -> bool:
-    """Whether an op may read one type of values and write the other."""
+    """Return whether an op may read one type of values and write the other."""
     if isinstance(op, ops.MatMul | ops.Convert):
         return True
     return isinstance(op, ops.Conv2d) and not op.is_depthwise

@@ -1,6 +1,6 @@
 """Share work between a squeeze-and-excite gate and its neighbours: fewer kernels read the map.
 
-A depthwise convolution can leave partial sums of its output, already multiplied with the weights of
+A depthwise convolution can leave partial sums of its output, already multiplied by the weights of
 the gate's first layer. They lie in the workspace, since nothing else runs between the two. A gate
 can multiply the map by its factors, if that is what comes next. A gate that is too large for its
 kernel runs as the layers that it stands for.
@@ -24,7 +24,7 @@ _MOST_SCALED = 5 << 18  # values of all rows: larger maps are scaled faster by a
 
 
 def split_large_gates(lowered: Lowered) -> Lowered:
-    """Gate -> AveragePool, Conv2d, Conv2d where a block cannot hold what is between the layers."""
+    """Split Gate into AveragePool, Conv2d, Conv2d if a block cannot hold the hidden values."""
     plan = lowered.plan
     indices = count(1 + max(tensor.index for tensor in plan.tensors))
     made: list[Op] = []
@@ -81,7 +81,7 @@ def share_with_gates(lowered: Lowered) -> Lowered:
 
 
 def scales(target: Target, gate: Op, op: Op) -> bool:
-    """Whether a gate can compute the product that comes next, and does so faster."""
+    """Return whether a gate can compute the product that comes next, and does so faster."""
     if not isinstance(gate, Gate) or not isinstance(op, Multiply):
         return False
     own, out = target.of(gate), op.out.shape
@@ -100,7 +100,7 @@ def scales(target: Target, gate: Op, op: Op) -> bool:
 def partial_sums(
     target: Target, op: Op, choice: Choice | None, gate: Op | None
 ) -> PartialSums | None:
-    """Return what an algorithm leaves for what comes next, if that is a gate of its output."""
+    """Return what an algorithm leaves for the next op, if that is a gate of its output."""
     if not (isinstance(op, Conv2d) and choice and isinstance(gate, Gate) and gate.src == op.out):
         return None
     own = target.of(op)

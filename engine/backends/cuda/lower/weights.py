@@ -62,7 +62,7 @@ def lay_out_weights(lowered: Lowered, prepare: Prepare = prepare) -> Weights:
 
 
 def _constants(item: Op | Head) -> dict[str, Constant]:
-    """The constants by the name of their field; those of a chain after the number of its link."""
+    """Return constants by the name of their field, after the number of the link in a chain."""
     if isinstance(item, Chain):
         return {
             f"{number}.{name}": value

@@ -1,7 +1,7 @@
 """What the parameters of kernels stand for, by their names in the C text.
 
-A kernel, or a struct that a kernel takes, gets those of these arguments that it has a name for. So
-a name means the same everywhere:
+A kernel, or a struct that it takes, gets the arguments whose names it has, so that a name means the
+same everywhere:
 
     src, channels, height, width, area          the pointer to what is read, and its shape
     out, out_channels, out_h, out_w, out_area   the pointer to what is written, and its shape
@@ -13,7 +13,7 @@ a name means the same everywhere:
     groups, group_channels, filters             of a convolution; the last two are those of a group
     is_signed                                   the field `signed` of a convolution, a word of C
     entries, box, scale_x_y                     of the [yolo] layer that is computed with it
-    residual_scale, out_factor                  of int8: the value of a step, and steps of a value
+    residual_scale, out_factor                  of int8: scale, and inverse scale of `out`
     flag                                        the word that is set if results are not finite
 
 An op function passes what only its kernel knows, and what differs, such as the `pixels` of a part.

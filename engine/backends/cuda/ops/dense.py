@@ -11,7 +11,7 @@ from engine.plan import ops
 
 
 def _weights(target: Target, op: ops.MatMul, constants: Arrays) -> Arrays:
-    """Weights with their inputs in the order of the source in memory: channels innermost."""
+    """Return weights with inputs in the memory order of the source: channels innermost."""
     channels, height, width = op.src.shape.sides
     weight = constants["weight"].reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
     kind = np.float16 if target.precision == "float16" else np.float32
@@ -36,7 +36,7 @@ def matmul(gpu: Gpu, op: ops.MatMul) -> None:
 
 
 def product_of(gpu: Gpu, out: ops.Tensor, sizes: tuple[int, int, int], a_pitch: int) -> Product:
-    """Return a product of rows, columns and depth that writes a tensor."""
+    """Return a product of these rows, columns and depth that writes a tensor."""
     is_half, is_half_out = gpu.target.precision == "float16", gpu.target.bytes_of(out) == 2
     return Product(*sizes, a_pitch, gpu.pitch(out), is_half=is_half, is_half_out=is_half_out)
 
@@ -54,7 +54,7 @@ def _rows(gpu: Gpu, src: ops.Tensor) -> tuple[int, int]:
 
 
 def _local_weights(target: Target, op: ops.LocalConv2d, constants: Arrays) -> Arrays:
-    """Weights (cells, window, filters) and bias (cells, filters): filters innermost."""
+    """Return weights (cells, window, filters) and bias (cells, filters): filters innermost."""
     weight = constants["weight"].transpose(0, 2, 1)
     bias = constants["bias"].reshape(op.out.shape.channels, -1).T
     return {name: np.ascontiguousarray(a) for name, a in (("weight", weight), ("bias", bias))}
@@ -66,7 +66,7 @@ def local_conv(gpu: Gpu, op: ops.LocalConv2d) -> None:
 
 
 def _deconv_weights(target: Target, op: ops.Deconv2d, constants: Arrays) -> Arrays:
-    """Weights (size, size, channels, filters): filters innermost."""
+    """Return weights (size, size, channels, filters): filters innermost."""
     weight = constants["weight"].transpose(2, 3, 0, 1)
     return {**constants, "weight": np.ascontiguousarray(weight)}
 

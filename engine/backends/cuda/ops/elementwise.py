@@ -1,4 +1,4 @@
-"""Ops that compute each value from the values at the same place, and ops that need one call.
+"""Elementwise ops, and ops that need one call.
 
 The kernels of VALUES, PIXELS and PACKS take nothing but the fields of their op. A work item is a
 value, a pixel, or a value or pack of 16 bytes.
@@ -73,7 +73,7 @@ def _add_bytes(gpu: Gpu, op: ops.Add) -> None:
 
 
 def _add_two(gpu: Gpu, op: ops.Add) -> bool:
-    """Add maps of one size, or whose flat values run through the other at four times the area."""
+    """Add maps of one size, or one that has four times the area; return whether that was done."""
     (a, b), out = op.sources, op.out
     if a.shape != out.shape:
         return False

@@ -1,8 +1,8 @@
 """What an op function sees of a program: memory, kernels, a stream.
 
-Three laws of an op function: it does not allocate, it does not wait, it does not read the device.
-It only enqueues on the program's stream, so that the same function serves an eager run, a graph
-capture and a measurement.
+An op function does not allocate, does not wait, and does not read the device. It only enqueues on
+the program's stream, so that the same function serves an eager run, a graph capture and a
+measurement.
 
     @runs(ops.MaxPool)
     def max_pool(gpu: Gpu, op: ops.MaxPool) -> None:
@@ -64,12 +64,12 @@ class PartialSums:
 
     @property
     def floats(self) -> int:
-        """The floats of all pieces of a row."""
+        """The number of floats in all pieces of a row."""
         return self.pieces * padded_hidden(self.gate)
 
 
 def padded_hidden(gate: Gate) -> int:
-    """The floats of a piece: the outputs of a gate's first layer, padded to a multiple of four."""
+    """Return the floats of a piece: outputs of the gate's first layer, padded to whole fours."""
     return -(-gate.squeeze.shape[0] // 4) * 4
 
 
@@ -78,7 +78,7 @@ class Annotations:
     """What the lowering tells an op function about the neighbours of its op."""
 
     partial_sums: PartialSums | None = None  # left by a convolution, read by the gate after it
-    multiply: Multiply | None = None  # the product that a gate computes as well
+    multiply: Multiply | None = None  # the op that a gate computes as well
 
 
 NO_ANNOTATIONS = Annotations()
@@ -141,11 +141,11 @@ class Gpu:
         return self.target.multiprocessors * 32
 
     def __getitem__(self, tensor: Tensor) -> int:
-        """The pointer to the first value of `tensor`."""
+        """Return the pointer to the first value of `tensor`."""
         return self.places[tensor].pointer
 
     def pitch(self, tensor: Tensor) -> int:
-        """Values from one pixel of `tensor` to the next."""
+        """Return the values from one pixel of `tensor` to the next."""
         return self.places[tensor].pitch
 
     def rows(self, tensor: Tensor) -> int:
@@ -157,7 +157,7 @@ class Gpu:
         return self.rows(tensor) * tensor.shape.area
 
     def packs(self, *tensors: Tensor) -> bool:
-        """Whether pixels of these tensors begin on 16 bytes and have a multiple of 16 bytes."""
+        """Return whether addresses and sizes of these tensors' pixels are multiples of 16 bytes."""
         values = self.target.pack
         return not any(
             self[each] % 16 or self.pitch(each) % values or each.shape.channels % values
@@ -165,7 +165,7 @@ class Gpu:
         )
 
     def array(self, op: Op | Head, name: str) -> int:
-        """The pointer to the array that `prepare` returned under this name, or 0."""
+        """Return the pointer to the array that `prepare` returned under this name, or 0."""
         return self.arrays.get((op, name), 0)
 
     def values(self, tensor: Tensor) -> int:
@@ -224,7 +224,7 @@ class Gpu:
     ) -> None:
         """Enqueue a kernel on a grid of its own; `shared` bytes are its dynamic shared memory.
 
-        Its arguments are `own`, and what it has further parameters for in `known`.
+        Its arguments are `own` and those values of `known` for which it has parameters.
         """
         wanted = known.keys() & compiler.parameters(kernel).keys()
         values = compiler.in_order(kernel, {name: known[name] for name in wanted} | own)
@@ -245,7 +245,7 @@ _Function = TypeVar("_Function", bound=Run)
 
 @dataclass(frozen=True)
 class Runner:
-    """How one kind of op is run."""
+    """The functions that run one kind of op."""
 
     enqueue: Run
     workspace: Workspace

@@ -71,7 +71,7 @@ def _region_arrays(target: Target, head: ops.RegionHead, constants: Arrays) -> A
 
 
 def _tree_scratch(target: Target, head: ops.RegionHead) -> int:
-    """The probabilities of every class of every anchor, for a head with a tree of classes."""
+    """Return the bytes of all anchors' class probabilities, for a head with a tree of classes."""
     return 4 * target.rows(head.src) * cells(head) * head.classes if head.tree_parents else 0
 
 

@@ -1,7 +1,7 @@
 """Max and average pooling. Means of large maps take two kernels: sums of parts, then their sum.
 
 The number of parts depends on the batch that the program was compiled for, not on the rows of a
-run, so that a picture's result does not depend on the other pictures of its batch.
+run, so a picture's result does not depend on the other pictures of its batch.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def squeeze_of(gpu: Gpu, gate: ops.Gate | None) -> dict[str, int]:
 
 
 def _is_global(op: ops.AveragePool) -> bool:
-    """Whether the window is a whole map that is worth two kernels."""
+    """Return whether the window is a whole map that is worth two kernels."""
     src = op.src.shape
     is_whole = op.window.size == (src.height, src.width) and op.window.padding == (0, 0, 0, 0)
     return is_whole and op.out.shape.area == 1 and src.area >= _LEAST_AREA
 
 
 def _part_count(target: Target, src: ops.Tensor) -> int:
-    """Return in how many parts a map is summed: enough to keep half of the card busy."""
+    """Return how many parts sum a map: enough to keep half of the card busy."""
     values, channels = target.pack, src.shape.channels
     width = _packs_of_block(target, channels, values)
     chunks = -(-channels // values // width)
@@ -120,6 +120,6 @@ def max_pool(gpu: Gpu, op: ops.MaxPool) -> None:
 
 
 def shares_lines(gpu: Gpu, op: ops.MaxPool) -> bool:
-    """Whether neighbouring windows have most of their lines in common."""
+    """Return whether neighbouring windows have most of their lines in common."""
     (size, _), (stride, _) = op.window.size, op.window.stride
     return stride == 1 and size > 2 and gpu.packs(op.src, op.out)

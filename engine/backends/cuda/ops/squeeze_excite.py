@@ -19,7 +19,7 @@ _SCALED = 2  # packs that a thread scales, more once every multiprocessor has a 
 
 
 def fits(target: Target, op: ops.Gate) -> bool:
-    """Whether a block can hold the outputs of the first layer and one sum of each."""
+    """Return whether a block can hold the outputs of the first layer and one sum of each."""
     hidden = op.squeeze.shape[0]
     held = -(-hidden // _MOST_VALUES) * _MOST_VALUES
     return held + max(4 * _THREADS, padded_hidden(op)) <= _most_floats(target)
@@ -30,7 +30,7 @@ def _most_floats(target: Target) -> int:
 
 
 def _weights(target: Target, op: ops.Gate, constants: Arrays) -> Arrays:
-    """Rows of weights padded with zeros to whole packs."""
+    """Return rows of weights padded with zeros to whole packs."""
     kind = np.float16 if target.precision == "float16" else np.float32
     values = target.pack
     made = {}
@@ -75,7 +75,7 @@ def gate(gpu: Gpu, op: ops.Gate) -> None:
 
 
 class _Grid(NamedTuple):
-    """How the blocks of a row share its channels, and then its pixels."""
+    """The division of a row's channels, and then of its pixels, among blocks."""
 
     share: int  # channels of a block
     shares: int
@@ -83,7 +83,7 @@ class _Grid(NamedTuple):
 
 
 def _grid(gpu: Gpu, op: ops.Gate, lanes: int, room: int) -> _Grid:
-    """A block has the factors of its channels in shared memory, where `room` floats are left."""
+    """Return a grid whose blocks have room for the factors of their channels: `room` floats."""
     rows, filters = gpu.rows(op.out), op.out.shape.channels
     at_once = _ROWS * _THREADS // lanes
     most = min(gpu.target.multiprocessors // rows, -(-filters // at_once))
@@ -92,7 +92,7 @@ def _grid(gpu: Gpu, op: ops.Gate, lanes: int, room: int) -> _Grid:
 
 
 def _scaled_grid(gpu: Gpu, op: ops.Gate) -> _Grid:
-    """Blocks multiply the map as well: the channels of a block are whole cache lines."""
+    """Return a grid whose blocks multiply the map as well, in whole cache lines of channels."""
     multiply, multiprocessors = gpu.annotations.multiply, gpu.target.multiprocessors
     assert multiply is not None
     rows, filters = gpu.rows(op.out), op.out.shape.channels

@@ -11,7 +11,7 @@ from engine.plan.ops import Conv2d, Convert, Head, Op, Tensor
 
 VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2, "int8": 1}
 COLOURS, COLOUR_PITCH = 3, 4  # channels of a picture, and values from one pixel to the next
-_NARROW_SUM = 48  # most products in a sum that counts as narrow
+_NARROW_SUM = 48  # most terms of a sum that counts as narrow
 
 # Kilobytes of shared memory that a block may have.
 _SHARED = {(7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99, (9, 0): 227, (10, 0): 227}
@@ -25,9 +25,9 @@ def most_shared_bytes(capability: tuple[int, int]) -> int:
 
 
 def is_narrow(op: Op | Head) -> bool:
-    """Whether a convolution sums so few products that the rounding of its weights would show.
+    """Return whether a convolution sums so few terms that the rounding of its weights would show.
 
-    Such layers are memory-bound, so that exact products cost next to nothing.
+    Such layers are memory-bound, so exact weights cost next to nothing.
     """
     if not isinstance(op, Conv2d) or op.is_depthwise or op.src.shape.area == 1:
         return False
@@ -96,7 +96,7 @@ _SUFFIX = "+unfused"
 
 
 class Choice(NamedTuple):
-    """An algorithm, and whether what is fused into the convolution runs in kernels of its own."""
+    """An algorithm, and whether the ops fused into the convolution run in kernels of their own."""
 
     algorithm: str
     unfused: bool = False

@@ -35,7 +35,7 @@ _AHEAD = 4  # frames whose conversion may be under way, so that their surfaces a
 
 
 class CardVideos:
-    """Makes an intake for each video; for any thread."""
+    """A factory of intakes, one for each video, for any thread."""
 
     def __init__(self, context: Context, number: int) -> None:
         self.number = number
@@ -65,7 +65,7 @@ class CardVideos:
 
 
 class CardIntake:
-    """Takes the frames of one video, for one thread at a time; made on the device's thread."""
+    """An intake of one video's frames, for one thread at a time; made on the device's thread."""
 
     def __init__(self, context: Context, blocks: DeviceBlocks) -> None:
         api = context.driver_api
@@ -149,7 +149,7 @@ class CardIntake:
         """Wait a little for memory that other videos give back, unless that was in vain before."""
         if (lease := self._blocks.lease(size)) is None:
             self._wait(self._count - 1)
-            self._owners = [None] * _AHEAD  # with the leases of frames that nobody uses any more
+            self._owners = [None] * _AHEAD  # with the leases of frames that are no longer used
             end = time.monotonic() + (0 if self._is_short else _PATIENCE_SECONDS)
             while (lease := self._blocks.lease(size)) is None and time.monotonic() < end:
                 time.sleep(_GLANCE_SECONDS)
@@ -166,7 +166,7 @@ class CardIntake:
                 self._ready = number + 1
 
     def close(self) -> None:
-        """End; frames that were taken stay."""
+        """Close the intake; frames that were taken stay."""
         with self._taking:
             if self._is_closed:
                 return
@@ -189,7 +189,7 @@ def _pixels(
     context: Context,
     shape: tuple[int, int, int],
     pointer: int,
-    _: Lease,  # keeps the memory as long as somebody may ask
+    _: Lease,  # keeps the memory alive
     width: int,
     wait: partial[None],
 ) -> Array:

@@ -54,7 +54,7 @@ class Room:
         return self.words_of(COPIED_AT_ONCE * self.rows, self.rows)
 
     def words_of(self, records: int, rows: int) -> int:
-        """Words of the header and `records` records, at most those that the rows can have."""
+        """Return the words of the header and of at most `records` records of these rows."""
         return HEADER_WORDS + min(records, rows * self.per_row) * self.columns
 
     def records(self, words: Array, count: int) -> Array:

@@ -1,4 +1,4 @@
-"""Memory on the card for decoded pictures, used again and again."""
+"""Reusable memory on the card for decoded pictures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Lease:
 
 
 class DeviceBlocks:
-    """Leases blocks of memory to any thread, up to a share of the card's memory in all."""
+    """Blocks of memory that any thread can lease, up to a share of the card's memory."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -25,13 +25,13 @@ from engine.backends.cuda.runtime.slot import POINTER, Job, Key, Slot
 from engine.backends.cuda.runtime.step_runner import StepRunner
 from engine.plan.ops import Op
 
-# To stage a run takes a thread about five times as long as the fastest networks run. While each of
+# Staging a run takes a thread about five times as long as the fastest networks run. While each of
 # these threads fills a slot, one run is on the device and another waits for it.
 SUBMITTERS = 6
 SLOTS = SUBMITTERS + 2
 _MOST_GRAPHS = 8
 _COPIES = 10  # how often a graph repeats the step that it measures
-_SPARE = 1.5  # times as many candidates as in earlier runs are copied without being asked for
+_SPARE = 1.5  # candidates copied in advance, relative to earlier runs
 _LEAST_FOUND = 32  # candidates of a picture
 _MOST_FOUND_BYTES = 64 << 20  # page-locked in a slot
 
@@ -60,10 +60,10 @@ class DeviceProgram:
         self._states = lowered.layout.states
         self._has_graphs = has_graphs
         self._graphs: dict[Key, Graph] = {}
-        self._warm: set[Key] = set()  # runs that were enqueued once, step by step
+        self._warm: set[Key] = set()  # runs that were enqueued once, eagerly
         self._latest: Slot | None = None  # the slot of the run that was enqueued last
         self._settings_sent = b""  # what the device has; empty if unknown
-        self._is_interrupted = False  # an enqueueing step by step was not completed
+        self._is_interrupted = False  # an eager run was not enqueued completely
         self._expected = float(detection_buffer.COPIED_AT_ONCE)  # candidates of a picture
         # With a state, a run cannot be repeated to fetch candidates that were overwritten.
         slots = 1 if self._states else slots
@@ -306,7 +306,7 @@ class DeviceProgram:
     # ------------------------------------------------------------ graphs
 
     def _replay(self, key: Key) -> None:
-        """Enqueue a run: the first time step by step, then as a graph recorded the second time.
+        """Enqueue a run: eagerly the first time, then as a graph that the second time records.
 
         The first run also loads what libraries load lazily, which a capture forbids.
         """

@@ -1,8 +1,8 @@
 """Copy arrays of one size into adjacent memory, in few calls of NumPy.
 
-NumPy takes the interpreter's lock again after each array that it copies, and while other threads
-compute in Python that doubles the time of a copy. Arrays at equal distances, as they are if they
-were allocated one after the other, are copied as one array whose rows are that far apart.
+NumPy reacquires the GIL after each array that it copies, which doubles the time of a copy while
+other threads run Python. Arrays at equal distances, as when allocated one by one, are copied as one
+array whose rows are that far apart.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def gather(sources: Sequence[Array], out: Array) -> bool:
     """Copy contiguous arrays of one size and type into `out`, which is contiguous.
 
     Return False, and do nothing, if they do not lie at equal distances, or if `out` lies between
-    them: NumPy would copy all that seems to overlap, memory that does not exist included.
+    them: NumPy would copy whatever seems to overlap, even memory that does not exist.
     """
     begins: list[int] = [each.__array_interface__["data"][0] for each in sources]
     size = sources[0].nbytes

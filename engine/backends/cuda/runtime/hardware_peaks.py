@@ -16,7 +16,7 @@ _RATES: dict[tuple[int, int], tuple[int, int, int]] = {
     (8, 9): (128, 256, 512),
     (9, 0): (128, 1024, 2048),
 }
-_SPLIT = 3  # products of tf32 that make one of float32
+_SPLIT = 3  # tf32 multiplications for one of float32
 
 
 def peaks(card: Card, precision: str) -> Peaks | None:

@@ -66,7 +66,7 @@ class _Unit:
 
 
 class CardJpegDecoder:
-    """Decodes what the card can; for any thread."""
+    """A decoder of the JPEGs that the card can decode, for any thread."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

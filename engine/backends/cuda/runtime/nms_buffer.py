@@ -1,9 +1,9 @@
-"""The buffer in which boxes that survive NMS on the card come back, and boxes made of it.
+"""The buffer of boxes that survive NMS on the card, and its conversion to boxes.
 
 It holds a header, a counter for each row, the first NEAR survivors of each row, then the others,
-which are copied only if there are any. The card writes all that is before them to the memory of the
-host by itself. At most MOST_SCORES scores of a row compete; with more, or with one that
-is not finite, the counter is CROWDED, and the caller suppresses candidates on the host.
+which are copied only if there are any. The card itself writes all that precedes them to host
+memory. At most MOST_SCORES scores of a row compete; with more, or with one that is not finite, the
+counter is CROWDED, and the caller suppresses candidates on the host.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Keep:
 
     @property
     def near_words(self) -> int:
-        """Words that a full run leaves in the memory of the host."""
+        """Words that a full run leaves in host memory."""
         if self.rows == 0:
             return 0
         return HEADER_WORDS + self.counters + self.rows * NEAR * _KEPT_WORDS

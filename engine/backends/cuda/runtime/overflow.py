@@ -3,8 +3,8 @@
 A float16 program checks the output of every op once, for a synthetic picture, when it is compiled.
 Real pictures may go further: a value beyond the range becomes infinity and soon NaN. The kernels
 that read the last tensors notice that and set a flag, which is copied back with the results. Only
-then are the outputs of that run examined and compared with float32: a value that overflows there,
-too, is what the network computes.
+then are the outputs of that run compared with float32: a value that overflows there as well is what
+the network computes.
 """
 
 from __future__ import annotations

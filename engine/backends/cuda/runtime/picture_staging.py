@@ -1,4 +1,4 @@
-"""Stage pictures in a slot: their bytes, one after the other, and a table for the kernel."""
+"""Stage pictures in a slot: their bytes in sequence, and a table for the kernel."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _entry(placement: Placement, exact: bool, steps: tuple[int, int]) -> bytes:
 
 
 class Copier:
-    """Copies arrays into pinned memory, large ones with several threads.
+    """A copier of arrays into pinned memory, which copies large ones with several threads.
 
     If several callers copy at the same time, as the threads of a stream do, each copies alone:
     together they use all memory bandwidth, and more threads would wait for the GIL.

@@ -79,7 +79,7 @@ class CudaProgram:
         self.is_closed = False
         self._closing = Lock()
         self._closer = 0  # the thread that holds it
-        self._collecting = Lock()  # held by who takes all slots
+        self._collecting = Lock()  # held by the thread that takes all slots
         self.is_settled = Event()  # unless faster algorithms are being looked for
         self.is_settled.set()
         self._sides = plan.source.shape.sides
@@ -100,7 +100,7 @@ class CudaProgram:
 
     @property
     def precision(self) -> str:
-        """What it computes in: float32 where anything less would change too much."""
+        """The precision it computes in: float32 where anything less would change too much."""
         target = self._lowered.target
         return "int8" if target.scales else target.precision
 
@@ -134,7 +134,7 @@ class CudaProgram:
         threshold: float,
         hierarchy: float = 0.5,
     ) -> SlotTicket[list[Boxes]]:
-        """Start to compute boxes; NMS runs on the host for pictures in a crowd."""
+        """Start to compute boxes; after a run with too many scores, NMS runs on the host."""
         is_crowded, self._crowded = self._crowded > 0, max(self._crowded - 1, 0)
         how = b"" if is_crowded or self._is_vast else nms_buffer.how(suppression)
         put = self._pictures(pictures, self._decoding(threshold, hierarchy, how))
@@ -189,7 +189,7 @@ class CudaProgram:
     ) -> Boxes | None:
         """Return the boxes of one array, or None if submit() must find them.
 
-        Calls in a loop differ in nothing but their pixels, so that nothing else is looked at.
+        Calls in a loop differ only in their pixels, so nothing else is checked.
         """
         if self._crowded:
             return None
@@ -267,7 +267,7 @@ class CudaProgram:
         found = []
         for step, taken in times:
             found.append(OpTime(step.op, taken, str(step.choice or "")))
-            # A product that a gate computes takes no time of its own.
+            # A Multiply that a gate computes takes no time of its own.
             found += [OpTime(op, 0.0, "") for op in step.ops[1:]]
         return found
 
@@ -572,7 +572,7 @@ class CudaProgram:
 
 
 def _load_kernels(context: Context, lowered: Lowered) -> None:
-    """Compile and load on the device's thread what the first run would load one after the other.
+    """Compile and load on the device's thread what the first run would load one by one.
 
     Errors are not reported here: the step that needs a kernel will fail to load it again.
     """

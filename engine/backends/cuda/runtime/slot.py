@@ -75,7 +75,7 @@ class Job:
 
     @cached_property
     def key(self) -> Key:
-        """Equal for all runs that one recorded graph serves."""
+        """The key of the recorded graph: equal for all runs that it serves."""
         return self.decodes, self.suppresses, self.has_pictures, self.sequences
 
     @cached_property

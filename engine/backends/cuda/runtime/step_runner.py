@@ -25,7 +25,7 @@ _LISTERS = 64  # threads of a multiprocessor that list the scores of a picture
 
 
 class StepRunner:
-    """Binds steps to the memory, kernels and streams of one program."""
+    """The steps of one program, bound to its memory, kernels and streams."""
 
     def __init__(
         self, context: Context, lowered: Lowered, weights: Weights, memory: DeviceMemory

@@ -22,7 +22,7 @@ _KEPT = 2  # prepared forms of one op's arrays: for the fastest choice so far, a
 
 
 class Trials:
-    """Makes trials of one network; arrays that several of them use are prepared once."""
+    """A factory of trials of one network; arrays that several of them use are prepared once."""
 
     def __init__(self, context: Context, fused: Lowered) -> None:
         self._context = context

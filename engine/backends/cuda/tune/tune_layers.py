@@ -1,8 +1,8 @@
 """Choose algorithms by timing each convolution once per card, and remember the choices on disk.
 
 A convolution that was not measured yet runs by the rule of thumb. A network may have choices of its
-own, see tune_network.py. Stored choices never change by themselves, so that a network runs the same
-way every time; with a longer limit than the default, tuning continues where it stopped.
+own, see tune_network.py. Stored choices never change by themselves, so a network always runs the
+same way; with a longer limit than the default, tuning continues where it stopped.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def time_limit() -> float:
 
 
 def is_waited_for() -> bool:
-    """Whether a network is tuned before it runs: if ENGINE_TUNE says how long that may take."""
+    """Return whether a network is tuned before it runs: if ENGINE_TUNE limits the time."""
     return bool(os.environ.get("ENGINE_TUNE"))
 
 
 class Tuner:
-    """Fills `choices`: the fastest algorithm by the signature of a convolution."""
+    """An autotuner that fills `choices`: the fastest algorithm by a convolution's signature."""
 
     def __init__(self, context: Context, choices: dict[str, Choice]) -> None:
         self.choices = choices
@@ -102,7 +102,7 @@ class Tuner:
         self._store()
 
     def knows(self, fused: Lowered) -> bool:
-        """Whether each convolution was measured; ends at the first that was not.
+        """Return whether each convolution was measured; stop at the first that was not.
 
         A first run waits for this, and the candidates of all convolutions take 0.3 s to find.
         """

@@ -1,9 +1,9 @@
 """Choose algorithms by timing the whole network.
 
-What a convolution takes in a network depends on its neighbours: whether their blocks run beside its
-own, what they leave in the cache, and how much power they take. So whole networks are timed, each
-with another choice for the convolutions of one signature, among the choices that are nearly the
-fastest alone.
+The time of a convolution in a network depends on its neighbours: whether their blocks overlap with
+its own, what they leave in the cache, and how much power they take. So whole networks are timed,
+each with another choice for the convolutions of one signature, among the choices that are nearly
+the fastest alone.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def tune_network(
 def _share(trial: Trial, best: Trial) -> float:
     """Return the time of a trial relative to the best; one round suffices if it is slower.
 
-    Return infinity if the trial fails, so that tuning goes on.
+    Return infinity if the trial fails, so tuning goes on.
     """
     (first,) = best.times(1)
     runs = int(min(max(_MILLISECONDS / max(first, 1e-3), _FEWEST), _MOST))

@@ -1,7 +1,6 @@
 // frames: NV12, as a video decoder leaves it -> bytes (height, width, 3). Launched by runtime/card_videos.py.
 //
-// The results are those of swscale's 4:2:0 converter on x86, bit for bit: vision/yuv.py has its
-// factors.
+// Bit for bit the same as swscale's 4:2:0 converter on x86: vision/yuv.py has its factors.
 //
 // Work item  four pixels of a line, which are three words.   Memory  reads hit the cache, writes coalesce.
 #include "common.cuh"

@@ -1,8 +1,8 @@
 // pictures: bytes (height, width, channels) of any size -> rows of the network's NHWC input. Launched by
 // ops/border.py.
 //
-// The results are those of vision/resize.py, bit for bit: the `_rn` intrinsics keep the compiler
-// from contracting a multiplication and an addition into an FMA.
+// Bit for bit the same as vision/resize.py: the `_rn` intrinsics keep the compiler from contracting
+// a multiplication and an addition into an FMA.
 //
 // Work item  one pixel of the network's input.   Memory  reads hit the cache, writes coalesce.
 #include "common.cuh"

@@ -38,7 +38,7 @@ struct Inbox {
 
 DEVICE int first_column_group(int rank) { return rank * COLUMN_GROUPS / SPLIT; }
 
-// `shared` is the size of the pipeline's buffers, whose memory the inbox may reuse.
+// `shared` is the size of the pipeline's buffers, which the inbox may reuse.
 DEVICE Inbox inbox_at(unsigned base, unsigned full, const KernelArgs& p, int rank, int shared)
 {
     const int first = first_column_group(rank);

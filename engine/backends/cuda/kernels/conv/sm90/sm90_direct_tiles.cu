@@ -32,8 +32,8 @@ template <int SIDE> DEVICE int pixel_of(const KernelArgs& p, const TileOrigin& o
 }
 
 #if CELLS > 1
-// Runs the epilogue on a warp's 16 rows, which are two lines of 8 pixels: a lane has two pixels,
-// one below the other, and another lane has their neighbours to the right or left.
+// Runs the epilogue on a warp's 16 rows, two lines of 8 pixels: a lane has two pixels, one below
+// the other, and another lane has their neighbours to the right or left.
 template <typename MapPixel, typename Pixel> DEVICE void epilogue_of_pool(float (&sum)[BN / 2],
     const float* bias, const KernelArgs& p, int n0, MapPixel map_pixel, Pixel pixel)
 {
@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
     const SharedLayout shared = shared_layout(shared_address(memory));
     float* bias = reinterpret_cast<float*>(memory + (shared.end - shared_address(memory)));
 
-    // A thread block computes the same filters in all its tiles.
+    // A thread block keeps its filters.
     const int tile_n = blockIdx.x % p.tiles_n;
     const int first = blockIdx.x / p.tiles_n;
     const int stride = gridDim.x / p.tiles_n;

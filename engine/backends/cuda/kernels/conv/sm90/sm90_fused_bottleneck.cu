@@ -10,7 +10,7 @@
 // Thread blocks are persistent. A warpgroup computes tiles of 8 x HIGH pixels: it loads the patch
 // of the input that their windows cover, computes `map` from it, which stays in shared memory, and
 // multiplies that by the second weights. The residuals come from the same patch. TEAMS warpgroups
-// work independently, each loading the next patch while it works on the current one.
+// work independently and load the next patch while they work on one.
 //
 // Compile-time constants: TEAMS, BM 64 (filters), BN (pixels: 8 * HIGH), BK 64 (channels), BETWEEN 32
 // (filters of the first convolution), FIRST_KIND, KIND, LAST.

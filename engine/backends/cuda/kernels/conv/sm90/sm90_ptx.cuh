@@ -61,7 +61,6 @@ DEVICE void named_barrier(int barrier, int threads)
 
 // ---- TMA, the asynchronous copy engine
 
-// Prefetches a tensor map before the first copy needs it.
 DEVICE void prefetch_tensor_map(const TensorMap* map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");

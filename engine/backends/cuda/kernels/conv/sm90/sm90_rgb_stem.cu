@@ -110,8 +110,8 @@ DEVICE void multiply_line(float (&sum)[BN / 2], unsigned lines, unsigned weights
     }
 }
 
-// Finishes and stores the lane's pairs `x` of a row of sums, which is window `window`, or two
-// neighbouring windows if PAIR is 2; `out` is the beginning of the output line.
+// Finishes and stores a lane's pairs of window `window`, or of two neighbours if PAIR is 2, in the
+// line that begins at `out`.
 DEVICE void finish_row(
     float (&x)[COLUMNS / 8][2], const KernelArgs& p, result* out, int window, const float* bias)
 {

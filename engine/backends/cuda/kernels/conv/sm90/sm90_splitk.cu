@@ -42,7 +42,7 @@
 
 #define SLOT_BYTES (TOGETHER * STAGE_BYTES)  // inputs of all its slices, then weights
 #define RING_BYTES (STAGES * SLOT_BYTES)
-// The barriers lie after the larger of the two.
+// The barriers lie after both.
 #define BUFFER_BYTES (RING_BYTES > ROWS_BYTES ? RING_BYTES : ROWS_BYTES)
 // Registers per thread: each quarter of an SM has 512 for every lane. If they suffice for
 // accumulators, residuals and the rest, residuals are loaded during the mainloop.

@@ -66,9 +66,9 @@ def open_chosen(name: str, threads: int | None = None) -> Device:
 
 
 def open_decoders(device: Device) -> tuple[JpegDecoder | None, VideoDevice]:
-    """Return the device's own decoders, or raise what it lacks.
+    """Return the device's own decoders, or raise an error that says what it lacks.
 
-    Most cards decode videos, and few JPEGs; a card that does not is no error.
+    Most cards decode videos, few decode JPEGs; a card without a JPEG engine is no error.
     """
     from engine.backends.base import DecodingDevice, NoJpegEngineError
 

@@ -33,7 +33,7 @@ class Memory:
 
 
 class DevicePixels(NamedTuple):
-    """The uint8 pixels of a picture in the memory of a device that scales pictures.
+    """The uint8 pixels of a picture in the memory of a device that scales it.
 
     The steps, in bytes and of either sign, make any picture upright: no orientation needs a copy.
     """
@@ -55,7 +55,7 @@ class PrecisionError(InputError):
 
 
 class DecodedJpeg(NamedTuple):
-    """RGB pixels of a JPEG in the memory of a device, as they are stored in the file."""
+    """RGB pixels of a JPEG in device memory, as stored in the file."""
 
     pointer: int  # to the first pixel
     row_step: int  # bytes
@@ -63,7 +63,7 @@ class DecodedJpeg(NamedTuple):
 
 
 class JpegDecoder(Protocol):
-    """Decodes JPEGs in the memory of a device, for pictures of its programs; for any thread."""
+    """A decoder of JPEGs into device memory, for pictures of its programs; for any thread."""
 
     def decode(self, jpegs: Sequence[PlainJpeg]) -> Sequence[DecodedJpeg | None]:
         """Decode what the device can; None stands for what the host must decode.
@@ -74,12 +74,12 @@ class JpegDecoder(Protocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether there was no failure so far."""
+        """Whether there has been no failure so far."""
         ...
 
 
 class Nv12(NamedTuple):
-    """A video frame of even height as a decoder leaves it in the memory of a device."""
+    """A video frame of even height as a decoder leaves it in device memory."""
 
     size: tuple[int, int]
     luma: int  # pointer to a plane of brightness,
@@ -91,7 +91,7 @@ class Nv12(NamedTuple):
 
 
 class DeviceFrame(NamedTuple):
-    """RGB pixels of a video frame in the memory of a device, as they are stored in the file."""
+    """RGB pixels of a video frame in device memory, as stored in the file."""
 
     pointer: int  # to the first pixel
     row_step: int  # bytes
@@ -101,7 +101,7 @@ class DeviceFrame(NamedTuple):
 
 
 class FrameIntake(Protocol):
-    """Takes the frames of one video over from its decoder, for one thread at a time."""
+    """An intake of one video's frames from its decoder, for one thread at a time."""
 
     def take(self, frame: Nv12, owner: object) -> DeviceFrame | None:
         """Start to convert a frame; None if there is no memory or the colours are unknown.
@@ -111,7 +111,7 @@ class FrameIntake(Protocol):
         ...
 
     def close(self) -> None:
-        """End; frames that were taken stay."""
+        """Close the intake; frames that were taken stay."""
         ...
 
 
@@ -145,7 +145,7 @@ class Placed(NamedTuple):
 
 
 class PlacedAlike(Sequence[Placed]):
-    """Arrays of uint8 of one shape and placement, in C order: one of them tells about all."""
+    """Arrays of uint8 of one shape and placement, in C order: one of them describes all."""
 
     def __init__(self, arrays: Sequence[Array], placement: Placement, *, exact: bool) -> None:
         self.arrays: Sequence[Array] = arrays
@@ -187,7 +187,7 @@ class Ticket(Protocol[Answer]):
 
 
 class TimedTicket(Ticket[Answer], Protocol[Answer]):
-    """A submitted run that tells, once its result is there, where the time went."""
+    """A submitted run that tells, once it is done, where the time went."""
 
     @property
     def milliseconds(self) -> Mapping[str, float]:
@@ -249,7 +249,7 @@ class Program(Protocol):
         ...
 
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
-        """Run, decode the heads; return one array of the candidates of all heads for each row.
+        """Run and decode; return one array of the candidates of all heads for each row.
 
         It has a column for each class of the head with the most classes; see `ops.Head`.
         """
@@ -308,7 +308,7 @@ def sequences_of(plan: Plan, rows: int, batch: int) -> int:
 
 
 def thresholds_may_differ(plan: Plan) -> bool:
-    """Return whether candidates of one threshold tell those of any higher one."""
+    """Return whether candidates of one threshold include those of any higher one."""
     return all(
         isinstance(head, YoloHead) or (isinstance(head, RegionHead) and not head.tree_parents)
         for head in plan.heads
@@ -359,8 +359,8 @@ class TimedProgram(Program, Protocol):
 class Peaks:
     """Theoretical peaks of a device."""
 
-    operations: float  # of sums of products, in a second
-    bytes: float  # to and from its memory, in a second
+    operations: float  # per second; a multiply-add is two
+    bytes: float  # to and from its memory, per second
     value_bytes: int  # of an activation or a weight
     multiprocessors: int
 

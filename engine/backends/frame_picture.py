@@ -1,4 +1,4 @@
-"""A frame of a video in the memory of a device, as a picture."""
+"""A frame of a video in device memory, as a picture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ORIENTATIONS = (1, 8, 3, 6)  # in EXIF, by quarter turns counter-clockwise
 
 
 class FramePicture(EncodedPicture):
-    """Its pixels are copied to the host when something asks for them."""
+    """A picture whose pixels are copied to the host when something asks for them."""
 
     def __init__(
         self, frame: DeviceFrame, size: tuple[int, int], quarter_turns: int, path: str
@@ -25,14 +25,14 @@ class FramePicture(EncodedPicture):
 
         def copied() -> Picture:
             pixels = np.rot90(held[0].to_host(), quarter_turns)
-            held.clear()  # and with it the memory of the device
+            held.clear()  # and with it device memory
             return Picture(np.ascontiguousarray(pixels), path)
 
         super().__init__((layout.width, layout.height), path, copied)
         self.__dict__.update(_held=held, _layout=layout)
 
     def fetch(self) -> None:
-        """Copy the pixels now: the device may be closed when somebody asks for them."""
+        """Copy the pixels now: the device may be closed when they are needed."""
         _ = self.pixels
 
     def on_device(self) -> DevicePixels | None:

@@ -22,7 +22,7 @@ class WorkerAffinity:
         self._applied: tuple[int, int | None] | None = None
 
     def avoid_caller(self, threads: Sequence[threading.Thread]) -> None:
-        """Allow running `threads` every processor of the caller except its current one."""
+        """Let running `threads` use every processor of the caller except its current one."""
         current = _current_processor()
         if current is None or not threads:
             return

@@ -134,5 +134,5 @@ def load(op: ops.Load, buffers: Buffers) -> Kernel:
 
 
 def _share_memory(one: Array, other: Array) -> bool:
-    """Whether both are the same memory, as when a source was computed in place."""
+    """Return whether both are the same memory, as when a source was computed in place."""
     return one.__array_interface__ == other.__array_interface__

@@ -72,5 +72,5 @@ def _choose_exact(op: ops.Conv2d, weight: Array, *, workers: Workers) -> Convolu
 
 
 def _can_finish(op: ops.Conv2d) -> bool:
-    """Whether algorithms run the whole tail: they take a pool of 2 x 2 cells before the bias."""
+    """Return whether algorithms run the whole tail: they pool 2 x 2 cells before the bias."""
     return op.yolo is None and op.upsample is None and (op.pool is None or op.pools_quads)

@@ -35,7 +35,7 @@ class Convolution(ABC):
 
 
 class FloatConvolution(Convolution):
-    """A convolution of floats without another one in a chain: what all of them keep."""
+    """A convolution of floats that is not in a chain, with the attributes that all of them have."""
 
     def __init__(self, op: Conv2d, weight: Array, bias: Array | None, workers: Workers) -> None:
         self.op = op

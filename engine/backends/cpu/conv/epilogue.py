@@ -39,7 +39,7 @@ def epilogue(op: ops.Conv2d, bias: Array | None) -> Stage:
 
 
 def joins_pixels(*arrays: Array | None) -> bool:
-    """Whether (..., y, x, c) with few channels can be processed as long rows (..., y, x*c)."""
+    """Return whether (..., y, x, c) with few channels can be processed as rows (..., y, x*c)."""
     return all(
         array is None
         or (array.strides[-1] * array.shape[-1] == array.strides[-2] and array.shape[-1] < LONG_ROW)

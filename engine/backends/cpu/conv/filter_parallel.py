@@ -1,6 +1,6 @@
 """Small maps with many weights: im2col once for all workers, which then divide the filters.
 
-Most of what is read are the weights, so each of them is read by one worker only.
+Weights are most of what is read, so each of them is read by one worker only.
 """
 
 from __future__ import annotations

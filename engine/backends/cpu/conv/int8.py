@@ -30,7 +30,7 @@ Stage = Callable[[Array, Array | None], Array]
 
 
 class Int8Convolution(Convolution):
-    """Runs one sample after another: the sums of each part, and then the rest op by op."""
+    """A convolution, sample by sample: the sums of each part, and then the rest op by op."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Int8Convolution(Convolution):
         return run
 
     def _stage(self, step: ops.TailOp) -> Stage:
-        """Return a function of the values so far, of one sample, and of a residual."""
+        """Return a function of one sample's values so far and of a residual."""
         if isinstance(step, ops.Activate):
             return partial(_activate, step.activation)
         if isinstance(step, ops.Add):

@@ -84,7 +84,7 @@ class Pointwise(FloatConvolution):
         return lambda: self.workers.run(run_piece, len(pieces))
 
     def _scratch(self, worker: int, part: int, pixels: int, run: int) -> tuple[Array, Array, Array]:
-        """The product, the same as runs of pixels, and spare memory like it."""
+        """Return the product, a view of it as runs of pixels, and spare memory like that."""
         shape = pixels, self.parts[part].shape[1]
         dtype = self.parts[part].dtype
         product, spare = self.workers.carve(worker, dtype, shape, shape)

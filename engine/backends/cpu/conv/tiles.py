@@ -40,7 +40,7 @@ class Tiling:
         return -(-cells // self.side)
 
     def fits(self, grid: Shape) -> bool:
-        """Whether few of the computed sums lie outside the grid."""
+        """Return whether few of the computed sums lie outside the grid."""
         covered = self.count(grid.height) * self.count(grid.width) * self.side**2
         return covered <= _MOST_COVERED * grid.area
 

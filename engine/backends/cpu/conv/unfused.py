@@ -1,4 +1,4 @@
-"""A convolution followed by those ops of its tail that no algorithm does by itself."""
+"""A convolution followed by the ops of its tail that no algorithm fuses."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _BETWEEN = "between"
 
 
 class Unfused(Convolution):
-    """Runs `part` of `op`, made ready as `inner`, and then the `rest` of its tail op by op.
+    """The `part` of `op` that was prepared as `inner`, and the `rest` of its tail, op by op.
 
-    It handles one sample at a time, so that the maps between these ops stay in the cache.
+    It runs one sample at a time, so that the tensors between these ops stay in the cache.
     """
 
     def __init__(

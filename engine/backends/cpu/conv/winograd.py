@@ -1,4 +1,4 @@
-"""Winograd's F(4 x 4, 3 x 3): 36 products in place of 144 for each 4 x 4 tile of the grid.
+"""Winograd's F(4 x 4, 3 x 3): 36 multiplications, not 144, for each 4 x 4 tile of the grid.
 
 sums = A' [(G weight G') * (B' cells B)] A for tiles of 6 x 6 cells that overlap by two, where * is
 a matrix product over channels for each of the 36 positions. The transforms are matrix products too:
@@ -32,7 +32,7 @@ def supports(op: ops.Conv2d) -> bool:
 
 
 def is_worthwhile(op: ops.Conv2d) -> bool:
-    """Whether the shape suits Winograd, regardless of tiles and the number of weights."""
+    """Return whether the shape suits Winograd, regardless of tiles and the number of weights."""
     grid = op.grid
     return (
         op.kernel == (3, 3)

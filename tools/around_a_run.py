@@ -8,7 +8,7 @@
     jpegs    the JPEGs of a folder, by one thread and by streams of 16 workers
     decoded  the same JPEGs decoded by the card, alone and as a stream to boxes
 
-yolov4-tiny in float16 with random weights and about 20 boxes a picture before NMS.
+It runs yolov4-tiny in float16 with random weights and about 20 boxes a picture before NMS.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ print(count)
 
 
 def rate_of_processes(files: Sequence[str], seconds: float) -> float:
-    """Return the pictures a second that processes read together, each all by itself."""
+    """Return the pictures a second that independent processes read together."""
     root, start = str(Path(__file__).resolve().parent.parent), time.time() + seconds
     words = [sys.executable, "-c", READING, root, str(start), str(seconds), *files]
     processes = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(WORKERS)]
@@ -239,7 +239,7 @@ def floors(
         with context.enqueue_lock:
             return timed(once, repeats)
 
-    detector(array)  # from now on the graph reads the memory of the card
+    detector(array)  # from now on the graph reads device memory
     alone = [context.run(lambda: context.time_of(graph.launch)) for _ in range(repeats)]
     rows = {
         "its graph alone": median(alone),
@@ -247,7 +247,7 @@ def floors(
         "the same and the copy of a pinned picture": loop(uploads=True),
     }
     for _ in range(3):
-        detector(pinned)  # and now that of the host
+        detector(pinned)  # and now host memory
     rows["launch and wait, the picture read in place"] = loop(uploads=False)
     return rows
 

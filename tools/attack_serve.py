@@ -3,12 +3,12 @@
     python tools/attack_serve.py [--seconds 600] [--memory 256] [--json FILE]
 
 50 connections send decompression bombs that wait for memory, files whose headers are costly to
-read, pictures that take much memory, bodies of 10 MB with `Connection: close`, or nothing. Beside
-them 10 clients send ordinary JPEGs of 640 x 480, whose answers are compared with the result of the
-detector alone. Printed are: how many honest requests were answered, their p50 and p99 with and
-without the attack, the resident memory of the server with its processes, and the seconds from
-SIGTERM, in the middle of an attack, to the end of the server. The exit status is 1 if a figure
-misses its target. It reads /proc, so it needs Linux.
+read, pictures that take much memory, bodies of 10 MB with `Connection: close`, or nothing. 10 other
+clients send ordinary JPEGs of 640 x 480, whose answers are compared with the result of the detector
+alone. It prints how many honest requests were answered, their p50 and p99 with and without the
+attack, the resident memory of the server with its processes, and the seconds from SIGTERM, in the
+middle of an attack, to the end of the server. The exit status is 1 if a figure misses its target.
+It reads /proc, so it needs Linux.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Time a network on the CPU with this engine and its peers, interleaved, each in its own process.
 
 Every program runs one forward pass per round, so that the load of the machine affects all alike.
-Printed are medians and minima, ratios to this engine, processor time and peak memory.
+It prints medians and minima, ratios to this engine, processor time and peak memory.
 Peers: OpenCV DNN 4.x, ONNX Runtime, and the `darknet` program (its own "Predicted in").
 """
 
@@ -40,7 +40,7 @@ class Network:
     cfg: Path
     weights: Path
     sides: tuple[int, ...] = ()  # channels, height, width of the input
-    device: str = "cpu"  # of this engine: with ort its cost beyond ONNX Runtime's own shows
+    device: str = "cpu"  # of this engine; ort shows its cost on top of ONNX Runtime
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Time forward passes on a CUDA device, and those of a peer in turn with them.
+"""Time forward passes on a CUDA device, by turns with those of a peer.
 
     python -m tools.bench_cuda NET.cfg[@SIZE] ... --batches 1,8,64
         --precisions float32,float16,int8 --peer tools/torch_peer.py
@@ -151,7 +151,7 @@ def plan_of(spec: str) -> Plan:
 
 
 def key_of(spec: str, precision: str, batch: int) -> tuple[str, str, int]:
-    """Return what the row of a case has as its network, precision and batch."""
+    """Return the network, precision and batch in the row of a case."""
     name, _, size = spec.partition("@")
     return f"{Path(name).stem}@{size or plan_of(spec).source.shape.width}", precision, batch
 
@@ -220,7 +220,7 @@ class Peer:
 
 
 def compile_ahead(arguments: argparse.Namespace, cases: list[tuple[str, str, int]]) -> None:
-    """Let several processes of the peer compile what takes minutes; they keep it on disk."""
+    """Let several processes of the peer compile what takes minutes, into a cache on disk."""
     names = {precision for precision, variants in PEER_OF.items() if COMPILE in variants.values()}
     waiting = [
         (spec, batch, precision)

@@ -6,10 +6,10 @@
 FOLDER holds ground truth of MOTChallenge, NAME/gt.txt or NAME/gt/gt.txt, such as TUD-Campus and
 TUD-Stadtmitte, which the source package of motmetrics has. Boxes as a detector would find them are
 made from it: with noise, misses, objects that are hidden for a while and get low scores, and boxes
-where nothing is. Sequences with 15, 40 and 100 moving objects are made, too. Each tracker gets the
-same boxes from a score of 0.1 on. "engine, as trackers" has the scores from which boxes are matched
-and start tracks, and the time after which a hidden object is given up, of the defaults of
-`trackers`. Without `trackers` only our own figures are printed.
+where nothing is. Sequences with 15, 40 and 100 moving objects are made as well. Each tracker gets
+the same boxes from a score of 0.1 on. "engine, as trackers" uses defaults of `trackers`: the scores
+from which boxes are matched and start tracks, and the time after which a hidden object is given up.
+Without `trackers` only our own figures are printed.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _made(seed: int, objects: int, frames: int) -> Tracks:
 
 
 def _follow(update: Update, truth: Tracks, found: Array) -> tuple[Tally, float]:
-    """Return what a tracker makes of boxes, and the seconds of the processor."""
+    """Return the tally of a tracker on these boxes, and its processor time in seconds."""
     seconds = 0.0
     rows: list[tuple[float, ...]] = []
     found = found[found[:, 5] >= _LOW]

@@ -1,7 +1,7 @@
 """Draw docs/speed.png from the rows of a card: python -m tools.draw_speeds RESULTS.json
 
 A bar shows the engine's speed, in pictures a second, as a multiple of the peer's.
-tools/write_benchmarks.py draws it, too.
+tools/write_benchmarks.py draws it as well.
 """
 
 from __future__ import annotations

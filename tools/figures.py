@@ -19,7 +19,7 @@ class Row:
 
 
 class Figures:
-    """Collects rows and prints each at once."""
+    """Collected rows, each of which is printed at once."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []

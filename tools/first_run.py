@@ -1,7 +1,7 @@
-"""Time `detect` from the shell prompt to its boxes, with nothing compiled before and after that.
+"""Time `detect` from the shell prompt to its boxes, with an empty cache and then with a full one.
 
-Also how long the search in the background takes, what calls wait for meanwhile, and how the result
-compares with a network that was tuned before its first run:
+Also measure how long the background search takes, how long calls wait meanwhile, and how the
+result compares with a network that was tuned before its first run:
 
 python tools/first_run.py --json tools/results/FILE.json
 """

@@ -6,7 +6,7 @@
 
 The pictures are hard links to a few files. Each round runs every number of actors once, one after
 the other, on one Ray cluster. The rate is measured from when each actor has finished its first
-shard, so that start-up does not count; printed is the median of the rounds. `ours` is the number of
+shard, so that start-up does not count; the median of the rounds is printed. `ours` is the number of
 processors that the run used, including those of decoding threads, which no worker has reserved.
 With --pin each worker is pinned to as many processors as its --threads. `others` is the share of
 the machine that other programs used; if it is large, the figures mean little.

@@ -8,8 +8,8 @@ The frames are crops of docs/parcel.jpg that move from frame to frame. In the mi
 stream is killed for --away seconds: its connection breaks and its port refuses others.
 
 For each stream it prints results a second and the longest time without one. The killed stream's
-time away is left out, and told on its own. `back` is the time from when the port listens again to
-the next result. Memory is that of the detector's process, read every 30 seconds.
+time away is left out and printed separately. `back` is the time from when the port listens again
+to the next result. Memory is that of the detector's process, read every 30 seconds.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Camera:
 
 
 def moving_crops() -> list[bytes]:
-    """Return the parts of an MJPEG stream: crops of a photograph that move forth and back."""
+    """Return the parts of an MJPEG stream: crops of a photograph that move back and forth."""
     parts = []
     with Image.open(ROOT / "docs" / "parcel.jpg") as picture:
         for number in range(FRAMES):

@@ -1,6 +1,6 @@
 """Show the tables in docstrings as lists; an extension of Griffe, which reads the docstrings.
 
-A table is what a person reads in a terminal: a name, two or more blanks, what it means.
+A table is what a person reads in a terminal: a name, two or more spaces, what it means.
 """
 
 from __future__ import annotations

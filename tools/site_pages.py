@@ -1,7 +1,7 @@
 """Make the pages of the site that are not written by hand; a hook of mkdocs.yml.
 
 The home page is README.md; the references come from the parsers of the command line, the options of
-the layers and the docstrings. llms.txt lists all pages with what they are about.
+the layers and the docstrings. llms.txt lists all pages with their subjects.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def compile_network(torch: Any, network: TorchNetwork, source: Any) -> Run:
 
 
 def alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of which only one process of this user is inside at a time."""
+    """Return a function that only one process of this user can run at a time."""
     path = Path(tempfile.gettempdir()) / f"torch-peer-{os.getuid()}.lock"
 
     def locked(*values: Any, **options: Any) -> Any:

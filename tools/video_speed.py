@@ -1,7 +1,7 @@
 """Time a video of 3,000 frames from the file to boxes, decoded by the card (NVDEC) and by the CPU.
 
-Also several such files at once, what the decoder does alone, what happens to memory, and whether
-pixels and boxes are those of the CPU. The video is repeated to the length without encoding it:
+Also measure several such files at once, the decoder alone and memory, and check whether pixels and
+boxes are those of the CPU. The video is repeated to this length without encoding it:
 
 python tools/video_speed.py VIDEO.mp4 --json tools/results/FILE.json
 """
@@ -142,7 +142,7 @@ def _repeat(source: str, target: str, frames: int) -> None:
 
 
 def _alone(detector: engine.Detector, name: str) -> int:
-    """Decode only: what the engine does, less the conversion and everything after it."""
+    """Decode only, as the engine does, without the conversion and everything after it."""
     return _count(video.frames(name, card=detector.card_decoder))
 
 
@@ -216,7 +216,7 @@ def _compared(
 
 
 def _rss() -> int:
-    """Return the MiB that the process has, less what the C library keeps though it is free."""
+    """Return the MiB that the process has, less free memory that the C library keeps."""
     gc.collect()
     with suppress(OSError, AttributeError):  # other C libraries
         ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -71,7 +71,7 @@ def random_crop(random: Random, pictures: list[Picture], size: tuple[int, int]) 
 
 
 class TextRenderer:
-    """Renders random words in the fonts of Pillow and matplotlib."""
+    """A renderer of random words in the fonts of Pillow and matplotlib."""
 
     def __init__(self) -> None:
         self._fonts = [ImageFont.load_default(size) for size in _FONT_SIZES]

@@ -45,7 +45,7 @@ def keyboard(random: Random) -> Picture:
 
 
 def keypad(random: Random) -> Picture:
-    """Draw a calculator, a telephone, a remote control or a panel, from aside."""
+    """Draw a calculator, a telephone, a remote control or a panel, at a slant."""
     look = _Look(random)
     columns, rows = int(random.integers(3, 8)), int(random.integers(3, 10))
     across, down = (int(_UNIT * v) for v in random.uniform(0.9, 2, size=2))
@@ -124,7 +124,7 @@ def _draw_key(random: Random, flat: Picture, look: _Look, place: tuple[int, int,
 
 
 def _seen_from_aside(random: Random, flat: Picture) -> Picture:
-    """Return a photograph of a flat thing on a desk, at a slant that foreshortens it."""
+    """Return a photograph of a flat object on a desk, at a slant that foreshortens it."""
     height, width = flat.shape[:2]
     tilt, yaw = np.deg2rad(random.uniform(25, 78)), np.deg2rad(random.normal(0, 35))
     turn = np.array([[np.cos(yaw), -np.sin(yaw), 0], [np.sin(yaw), np.cos(yaw), 0], [0, 0, 1]])

@@ -90,7 +90,7 @@ def _add_logo(random: Random, grey: Picture) -> None:
 
 
 class LabelPrinter:
-    """Draws labels; caches blocks of text, because rendering text is slow."""
+    """A printer of labels; it caches blocks of text, because rendering text is slow."""
 
     def __init__(self, seed: int) -> None:
         random = np.random.default_rng(seed)

@@ -19,7 +19,7 @@ _SIDE = 400  # pixels of the longer side of most of them, about
 
 @dataclass(frozen=True)
 class LookAlike:
-    """A picture, the pixels of one of its details, and how small and large these shall get."""
+    """A picture, the pixels of one of its details, and how small and large they may become."""
 
     picture: Picture
     detail: float

@@ -35,7 +35,7 @@ def decode_offsets(raw: Tensor, scale: float) -> Tensor:
 
 
 class CodeLoss:
-    """Computes the loss with tensors of fixed sizes, so that a CUDA graph can hold it."""
+    """The loss, computed with tensors of fixed sizes so that a CUDA graph can hold it."""
 
     def __init__(self, layers: list[Yolo], device: torch.device) -> None:
         """`layers` are those of the heads, for the largest codes first."""
@@ -53,7 +53,7 @@ class CodeLoss:
         """Return the loss; `truth` (batch, codes, 5) has class, x, y, width and height in pixels.
 
         Only the rows where `is_code` is true count. Where `is_faint` is true, objectness inside
-        of the box is neither asked for nor wrong. `side` is that of the pictures.
+        the box is neither asked for nor wrong. `side` is that of the pictures.
         """
         batch, codes = is_code.shape
         good = is_code.flatten()
@@ -102,7 +102,7 @@ class CodeLoss:
 
 @dataclass(frozen=True)
 class Targets:
-    """The predictors of one head that shall find codes, and what they shall predict."""
+    """The predictors of one head that should find codes, and their targets."""
 
     index: Tensor  # into rows of (picture, row, column, anchor)
     mask: Tensor  # 0 for those that do not count

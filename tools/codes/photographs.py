@@ -1,6 +1,6 @@
 """Collect photographs without codes from unpacked packages, as backgrounds of scenes.
 
-A detector that was trained on drawn surfaces only mistakes hedges, fur and facades for codes. Free
+A detector trained only on drawn surfaces mistakes hedges, fur and facades for codes. Free
 photographs are in the Debian packages gcompris-qt-data, gnome-backgrounds, mate-backgrounds,
 plasma-workspace-wallpapers, lomiri-wallpapers-20.04, ukui-wallpapers, ufoai-textures, scratch,
 supertuxkart-data and tuxpaint-stamps-default, and in scikit-image, scikit-learn and matplotlib.

@@ -29,7 +29,7 @@ Grey = NDArray[np.uint8]
 Random = np.random.Generator
 
 LONGER_SIDE = 960  # of every picture
-_INPUT = 512  # pixels of the network, in which modules and blur are told
+_INPUT = 512  # pixels of the network, in which modules and blur are given
 _SIDES = ((960, 720), (720, 960), (960, 540), (540, 960), (960, 960))
 _MIN_MODULE = (1.0, 1.0, 1.0, 0.6, 0.5)  # pixels of the picture
 _MIN_VISIBLE = 0.7

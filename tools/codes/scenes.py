@@ -41,8 +41,8 @@ _MAKERS = (*DISTRACTORS, *TEXTURES, *KEYS)
 # A short piece of stripes cannot be told from a barcode, so stripes are backgrounds only.
 _OBJECTS = tuple(maker for maker in _MAKERS if maker is not stripes)
 _MIN_MODULE = (0.5, 0.55, 0.5, 0.3, 0.25)  # pixels, by class
-# Pixels of modules that are clear, by class. Of half of the codes the size is drawn first, then a
-# symbol that is clear at this size: most small codes have few modules.
+# Pixels of modules that are clear, by class. For half of the codes the size is drawn first, then
+# a symbol that is clear at this size: most small codes have few modules.
 _CLEAR_MODULE = (0.9, 0.9, 0.9, 0.55, 0.45)
 _CLEAR_SHARE, _SMALL_SHARE, _SMALL = 0.55, 0.3, (0.018, 0.08)  # of scenes with several codes
 _MIN_SIDE = 5.5  # pixels of a box
@@ -145,7 +145,7 @@ class _Pose:
 
 
 class SceneGenerator:
-    """Generates numbered scenes from prepared symbols, labels, surfaces and a camera."""
+    """A generator of numbered scenes from prepared symbols, labels, surfaces and a camera."""
 
     def __init__(
         self,

@@ -4,9 +4,9 @@ One command trains the model, with photographs that photographs.py collected:
 python tools/codes/train.py --photos PHOTOS --minutes 25 --output FOLDER
 
 It writes a checkpoint every minute. The same command with --resume goes on from there;
---session ends a call earlier than the training, for example where a card is lent by the hour. The
-rate falls to nearly nothing until then; with --sessions 2 it falls over this call and the next one,
-which --resume starts, best with another --seed: the same one would draw the same scenes again.
+--session ends a call before the training ends, for example if a card is rented by the hour. The
+learning rate decays to nearly zero until then; with --sessions 2 it decays over this call and the
+next, which --resume starts, best with another --seed: the same one would draw the same scenes.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _capture(
     options: argparse.Namespace,
     start: float,
 ) -> None:
-    """Capture the steps as CUDA graphs; if that fails, start again with less of them."""
+    """Capture the steps as CUDA graphs; if that fails, start again with less in them."""
     began = time.monotonic()
     try:
         shares = (set(_SIDES), set(_LARGE_SIDES))
@@ -207,7 +207,7 @@ def _capture(
             for share in sorted(each)
         ]
         step.capture(kinds, options.graphs)
-    except Exception:  # whatever it is, the slow way trains, too
+    except Exception:  # whatever it is, less works
         less = GRAPHS[GRAPHS.index(options.graphs) + 1]
         print(f"no CUDA graphs of {options.graphs}, now of {less}:", file=sys.stderr)
         traceback.print_exc()

@@ -24,7 +24,7 @@ Kind = tuple[int, int]  # number of the pool, side of the input
 
 
 class TrainingStep:
-    """Samples scenes, augments them, and computes the loss and the gradients.
+    """A step that samples scenes, augments them, and computes the loss and the gradients.
 
     `run` leaves the gradients in the parameters' `grad`, and adds the loss to `total`.
     """

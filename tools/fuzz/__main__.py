@@ -1,4 +1,4 @@
-"""Fuzz the readers of untrusted input, one harness after the other, and count inputs.
+"""Fuzz the readers of untrusted input, one harness after another, and count inputs.
 
 python -m tools.fuzz FOLDER --hours 4            needs: pip install atheris
 python -m tools.fuzz FOLDER --tally              totals of all runs

@@ -51,7 +51,7 @@ def write_cfg(text: bytes, folder: Path) -> Path:
 
 
 def mutate_text(text: str, random: Random) -> str:
-    """Return a changed text that mostly is still a network."""
+    """Return a changed text that is usually still a network."""
     for _ in range(random.choice((1, 1, 1, 2, 3, 5))):
         text = random.choice(_MUTATIONS)(text, random)
     return text

@@ -1,4 +1,4 @@
-"""Small files that make a decoder loop for long or take much memory."""
+"""Small files that keep a decoder busy for long or take much memory."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def bombs(pixels: int) -> dict[str, Maker]:
 
 
 def memory_heavy(pixels: int) -> dict[str, Maker]:
-    """Return files of which each pixel takes much memory."""
+    """Return files that take much memory for each pixel."""
     side = int((pixels / 2) ** 0.5)
     values = np.zeros((side, side), np.float32)
     return {

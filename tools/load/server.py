@@ -66,7 +66,7 @@ def _resident_mib(process: int) -> float:
 
 
 def _shared_mib(process: int) -> float:
-    """Return the size of files in memory, which no process maps."""
+    """Return the size of files in memory that no process maps."""
     files = [each for each in Path(f"/proc/{process}/fd").iterdir() if _is_in_memory(each)]
     return sum(each.stat().st_blocks * 512 for each in files) / 2**20
 

@@ -8,7 +8,7 @@ from tools.networks.cfg_builder import CfgBuilder
 
 
 def residual(net: CfgBuilder, narrow: int, wide: int) -> int:
-    """A 1x1 and a 3x3 convolution with a shortcut."""
+    """Add a 1x1 and a 3x3 convolution with a shortcut."""
     start = net.last
     net.conv(narrow)
     net.conv(wide, 3)
@@ -16,7 +16,7 @@ def residual(net: CfgBuilder, narrow: int, wide: int) -> int:
 
 
 def alternate(net: CfgBuilder, narrow: int, wide: int, count: int) -> int:
-    """`count` convolutions, alternately narrow 1x1 and wide 3x3."""
+    """Add `count` convolutions, alternately narrow 1x1 and wide 3x3."""
     for index in range(count):
         if index % 2:
             net.conv(wide, 3)
@@ -26,7 +26,7 @@ def alternate(net: CfgBuilder, narrow: int, wide: int, count: int) -> int:
 
 
 def spatial_pyramid(net: CfgBuilder, *, largest_first: bool = True) -> int:
-    """SPP: the map concatenated with its max pools of sizes 5, 9 and 13."""
+    """Add SPP: the map concatenated with its max pools of sizes 5, 9 and 13."""
     start = net.last
     found = [start]
     for size in (5, 9, 13):
@@ -37,7 +37,7 @@ def spatial_pyramid(net: CfgBuilder, *, largest_first: bool = True) -> int:
 
 
 def csp(net: CfgBuilder, out: int, width: int, count: int, *, inner: int = 0) -> int:
-    """CSP: a branch of `count` residuals and a bypass, concatenated."""
+    """Add CSP: a branch of `count` residuals and a bypass, concatenated."""
     start = net.last
     bypass = net.conv(width)
     net.route(start)
@@ -50,7 +50,7 @@ def csp(net: CfgBuilder, out: int, width: int, count: int, *, inner: int = 0) ->
 
 
 def csp_plain(net: CfgBuilder, width: int, count: int) -> int:
-    """CSP without residuals, for the necks of the scaled networks."""
+    """Add CSP without residuals, for the necks of the scaled networks."""
     start = net.conv(width)
     bypass = net.conv(width)
     net.route(start)
@@ -62,7 +62,7 @@ def csp_plain(net: CfgBuilder, width: int, count: int) -> int:
 def csp_spatial_pyramid(
     net: CfgBuilder, width: int, *, pairs: int = 1, largest_first: bool = True
 ) -> int:
-    """CSP around a spatial pyramid that is followed by `pairs` pairs of convolutions."""
+    """Add CSP around a spatial pyramid that is followed by `pairs` pairs of convolutions."""
     start = net.last
     bypass = net.conv(width)
     net.route(start)
@@ -74,7 +74,7 @@ def csp_spatial_pyramid(
 
 
 def upsample_and_concat(net: CfgBuilder, width: int, layer: int) -> int:
-    """The map upsampled, concatenated with `layer` after a 1x1 convolution to `width` channels."""
+    """Upsample the map and concatenate it with a 1x1 convolution of `layer` to `width` channels."""
     net.conv(width)
     upsampled = net.upsample()
     net.route(layer)
@@ -83,7 +83,7 @@ def upsample_and_concat(net: CfgBuilder, width: int, layer: int) -> int:
 
 
 def csp_half(net: CfgBuilder, width: int) -> int:
-    """The CSP block of the tiny networks, whose branch takes the second half of the channels."""
+    """Add CSP of the tiny networks, whose branch takes the second half of the channels."""
     start = net.conv(width, 3)
     net.half(start)
     first = net.conv(width // 2, 3)
@@ -96,7 +96,7 @@ def csp_half(net: CfgBuilder, width: int) -> int:
 
 
 def elan(net: CfgBuilder, width: int, out: int, *, count: int = 4) -> int:
-    """ELAN: every second output of a chain of 3x3 convolutions, concatenated with a bypass."""
+    """Add ELAN: every second output of a chain of 3x3 convolutions, concatenated with a bypass."""
     start = net.last
     bypass = net.conv(width)
     net.route(start)
@@ -117,7 +117,7 @@ def downsample(net: CfgBuilder, width: int, *laterals: int) -> int:
 
 
 def bottleneck(net: CfgBuilder, width: int, out: int, *, stride: int = 1, groups: int = 1) -> int:
-    """ResNet's bottleneck: 1x1, 3x3 and 1x1 convolutions with a shortcut."""
+    """Add ResNet's bottleneck: 1x1, 3x3 and 1x1 convolutions with a shortcut."""
     start = net.last
     net.conv(width)
     net.conv(width, 3, stride, groups=groups)
@@ -134,7 +134,7 @@ def predict(
     activation: str = "linear",
     **options: int | float | str,
 ) -> int:
-    """The last convolution of a head, and [yolo]."""
+    """Add the last convolution of a head, and [yolo]."""
     net.conv(len(mask) * (5 + classes), activation=activation, batch_norm=False)
     return net.layer(
         "yolo",

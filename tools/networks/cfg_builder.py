@@ -1,4 +1,4 @@
-"""Builds the text of a .cfg section by section."""
+"""A builder of the text of a .cfg, section by section."""
 
 from __future__ import annotations
 

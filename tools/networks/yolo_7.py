@@ -74,7 +74,7 @@ def _backbone(net: CfgBuilder, filters: int, *, count: int) -> list[int]:
 
 
 def _elan_concat_all(net: CfgBuilder, width: int) -> int:
-    """ELAN of the neck: all outputs of a chain of half the width, concatenated with a bypass."""
+    """Add the neck's ELAN: all outputs of a chain of half the width, concatenated with a bypass."""
     start = net.last
     bypass = net.conv(width)
     net.route(start)

@@ -16,7 +16,7 @@ MAX_SECONDS = 30.0
 _LAYERS = 3000
 _NET = "[net]\nwidth=4\nheight=4\nchannels=2\n"
 _CONV = "[convolutional]\nfilters=2\nsize=1\nactivation=leaky\n"
-_BODIES = (  # each reads maps and leaves one, so that any follows any
+_BODIES = (  # each reads maps and leaves one, so any can follow any
     _CONV,
     f"{_CONV}batch_normalize=1\n{_CONV}[shortcut]\nfrom=-2\n",
     f"{_CONV}{_CONV}[route]\nlayers=-1,-2\n",
@@ -34,7 +34,7 @@ def seeds() -> Iterator[bytes]:
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """Combine bodies, or change the text, which mostly is refused before a network is built."""
+    """Combine bodies, or change the text, which is mostly refused before a network is built."""
     if random.random() < 0.7:
         bodies = random.choices(_BODIES, k=random.choice((1, 2, 3, 5)))
         return "".join((_NET, _CONV, *bodies)).encode()

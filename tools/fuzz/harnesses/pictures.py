@@ -64,7 +64,7 @@ _MAGIC = 4  # bytes that are not mutated, since a picture without them is not de
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """Change numbers, insert parts of other pictures, and mostly correct PNG checksums."""
+    """Change numbers, insert parts of other pictures, and usually repair PNG checksums."""
     changed = bytearray(data)
     for _ in range(random.choice((1, 1, 2, 4, 8))):
         place = random.randrange(_MAGIC, max(len(changed), _MAGIC + 1))
@@ -90,7 +90,7 @@ def mutate(data: bytes, random: Random) -> bytes:
 
 
 def _with_checksums(data: bytes) -> bytes:
-    """Correct the checksums of PNG chunks, which are only read with correct ones."""
+    """Repair the checksums of PNG chunks, which are only read with correct ones."""
     if not data.startswith(b"\x89PNG\r\n\x1a\n"):
         return data
     whole, place = bytearray(data), 8

@@ -1,4 +1,4 @@
-"""An untrusted video: its first frames, decoded one after the other."""
+"""An untrusted video: its first frames, decoded in order."""
 
 from __future__ import annotations
 

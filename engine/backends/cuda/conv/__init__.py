@@ -20,7 +20,7 @@ __all__ = ["ALGORITHMS", "Algorithm", "Choice", "candidates", "choose", "signatu
 
 _SHORT_DEPTH = 450  # for longer sums the fastest kernel and a separate pool win
 _SMALL_GRID = 1 << 14  # outputs of a channel; for fewer, a second launch costs more than it saves
-_FEW_PIXELS = 8  # for so few, one block per dot product is fastest
+_FEW_PIXELS = 8  # for so few, one warp per value is fastest
 
 
 def _registered() -> dict[str, Algorithm]:

@@ -1,4 +1,4 @@
-"""Writes the C++ wrappers of Hopper's wgmma instruction: one asm line, an operand a register."""
+"""C++ wrappers of Hopper's wgmma instruction: one asm statement, one operand per register."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODES = {
 
 
 def header(columns: int, mode: int) -> str:
-    """`wgmma` and, for split floats, `wgmma_registers`, for 64 rows by `columns`."""
+    """Return `wgmma` and, for split floats, `wgmma_registers`, for 64 rows by `columns`."""
     kind, count = MODES[mode], columns // 2
     name = f"wgmma.mma_async.sync.aligned.m64n{columns}k{kind.depth}.{kind.name}"
     sums = ", ".join(f"%{i}" for i in range(count))

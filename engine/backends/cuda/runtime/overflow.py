@@ -45,7 +45,7 @@ def picture(plan: Plan) -> Array:
 
 
 def suspect(lowered: Lowered, largest: Mapping[Op, float]) -> Op | None:
-    """Return the first op with float16 outputs that are not finite; `largest` is of each op."""
+    """Return the first op whose float16 outputs are not finite, by the `largest` of each."""
     endless = (op for op, value in largest.items() if not np.isfinite(value))
     return next((op for op in endless if lowered.target.bytes_of(op.out) == 2), None)
 

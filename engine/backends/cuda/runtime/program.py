@@ -56,7 +56,7 @@ Put = Callable[[Slot], Job]  # stages the input of a run in a slot
 
 
 class CudaProgram:
-    """Safe for many threads; each gets the answers for its own images."""
+    """A program for many threads, each of which gets the answers for its own images."""
 
     runs_ahead = 3  # one is filled, one is on the device, and one waits for the device
     submitters = SUBMITTERS

@@ -6,10 +6,11 @@
 //
 // Only pixels first to first + pixels of the output are unfolded, so that large layers fit the
 // workspace. Cells outside the input are zero; with is_signed every value is its sign, and -1
-// outside. im2col_elements: a thread writes one pack of the matrix; neighbouring threads write
-// neighbouring addresses. im2col_windows: a thread takes one channel of one window: fewer
-// divisions, and a window's position is
-//                 computed once.
+// outside.
+// im2col_elements: a thread writes one pack of the matrix; neighbouring threads write neighbouring
+//                  addresses.
+// im2col_windows: a thread takes one channel of one window: fewer divisions, and a window's
+//                 position is computed once.
 // Memory  reads and writes coalesce along channels; each value is read kernel_y * kernel_x times.
 #include "common.cuh"
 

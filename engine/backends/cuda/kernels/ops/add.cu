@@ -1,9 +1,8 @@
 // add_two: out = f(a + b) for feature maps of the same height and width; b may have fewer channels.
 // add_flat: adds one term of a sum whose sources are read flat, in (channel, y, x) order: a shorter source
 //           adds to the first values only, a longer one is cut off.
-// add_quarters_packed: adds both terms of such a sum if b has four times the area: one channel of b
-// is four
-//           neighbouring channels of the sum, as where residual networks halve their feature maps.
+// add_quarters_packed: adds both terms if b has four times the area: one channel of b is four
+//           neighbouring channels of the sum, as where residual networks halve their maps.
 //
 // Work item  add_two, add_quarters: one pack of channels; add_flat: one output value.
 // Memory     add_two coalesces; in add_quarters neighbouring threads read neighbouring channels of the same

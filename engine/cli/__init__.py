@@ -1,4 +1,4 @@
-"""The command line: each module of this folder is a command, except those that begin with _.
+"""The command line: each module in this folder is a command, except those whose names begin with _.
 
 A command module has a docstring (its help), `add_arguments(parser)` and `run(arguments) -> status`.
 It imports modules that load NumPy inside `run`, so that --help answers at once.
@@ -31,18 +31,18 @@ USAGE = 2
 INTERRUPTED, TERMINATED = 130, 143
 CLOSED_PIPE = 141  # the status that a shell reports after SIGPIPE
 _MAX_MESSAGE = 300  # characters of a message about an option
-_ALIKE = 0.7  # options are many, and more words are alike by chance
+_ALIKE = 0.7  # high, because with many options more words are alike by chance
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit status."""
+    """Run one command and return its exit status."""
     sys.stdout = sys.stdout or _null_stream()  # None if it was closed
     sys.stderr = sys.stderr or _null_stream()
     for stream in (sys.stdout, sys.stderr):
         # a label that the terminal cannot encode is not an error
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # NumPy's warnings about overflow with extreme weights; results that are NaN are reported.
+    # NumPy warns about overflow with extreme weights; NaN results are reported anyway.
     warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"engine\.|numpy\.")
     try:
         with interruptible(), within_memory("this run"):
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _missing_folder() -> str:
-    """Return what an error of a removed working folder lacks, or nothing."""
+    """Return the subject of an OS error about a removed working folder, or ""."""
     try:
         os.getcwd()  # noqa: PTH109  pathlib is not needed for --help
     except OSError:
@@ -84,9 +84,9 @@ class Parser(argparse.ArgumentParser):
         self.register("type", None, _not_empty)  # the default type
 
     def error(self, message: str) -> NoReturn:
-        from engine.files.naming import without_logins  # with pathlib, which --help does not need
+        from engine.files.naming import without_logins  # has pathlib, not needed for --help
 
-        message = without_logins(message)  # before it is cut, which may leave out its @
+        message = without_logins(message)  # before truncation, which may cut off the @
         if len(message) > _MAX_MESSAGE:
             message = f"{message[:_MAX_MESSAGE]}…"
         raise InputError(f"{message}. See: {self.prog} --help")

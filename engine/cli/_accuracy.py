@@ -15,7 +15,7 @@ from engine.cli._json_report import JsonReport, refuse_others
 from engine.cli._stderr import print_stderr
 from engine.errors import ImageError, InputError
 
-# Options of the command that a list has no use for, and their defaults.
+# Options of the command that do not apply to a list, and their defaults.
 _OTHERS = {
     **dict.fromkeys(("jsonl", "csv", "max_frames", "reconnect")),
     **dict.fromkeys(("ray", "out", "format", "actors", "shard")),
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print_stderr(f"Error: {reason}")
                 entry: dict[str, object] = {"path": path, "error": reason}
                 if true_class is not None and outcome.result is not None:
-                    accuracy.add_missed()  # it was read, but the network overflows
+                    accuracy.add_missed()  # it was read, but the network overflowed
                 else:
                     left_out += 1
             else:

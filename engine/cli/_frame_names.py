@@ -1,4 +1,4 @@
-"""Keep the outputs of pictures and of frames apart: frame 12 of v.mp4 is called v_000012."""
+"""Detect name clashes of pictures with frames: frame 12 of v.mp4 is called v_000012."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from engine.outputs.file_names import video_of
 
 
 class FrameNames:
-    """The names that videos have, and those of pictures that are called like a frame of a video."""
+    """The names of videos, and of pictures whose names look like those of video frames."""
 
     def __init__(self) -> None:
         self._videos: set[str] = set()
-        self._with_pictures: set[str] = set()  # not for videos: pictures are called like frames
+        self._with_pictures: set[str] = set()  # video names whose frames would clash with a picture
 
     def add(self, name: str, *, is_video: bool) -> None:
         if is_video:
@@ -19,5 +19,5 @@ class FrameNames:
             self._with_pictures.add(video)
 
     def clash(self, name: str, *, is_video: bool) -> bool:
-        """Tell whether a picture would have the name of a frame, or a frame that of a picture."""
+        """Return whether a picture and a video frame would have the same name."""
         return name in self._with_pictures if is_video else video_of(name) in self._videos

@@ -19,9 +19,9 @@ from typing import Any
 from engine.concurrency import process_end
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_MAX_IMPORT_SECONDS = 5.0  # a module may run a whole program while it is imported
+_MAX_IMPORT_SECONDS = 5.0  # importing a module may run a whole program
 _RETRY_SECONDS = 0.02
-# Modules whose code an exception would break, or ignore, as in the callbacks of weak references.
+# Modules that an exception would break, or that ignore it, as in weakref callbacks.
 _WITHOUT_EXCEPTIONS = {"importlib._bootstrap", "weakref", "_weakrefset"}
 
 
@@ -34,8 +34,8 @@ def interruptible() -> Iterator[None]:
     """Turn SIGTERM into an exception as well, and keep both signals from interrupting an import.
 
     An interrupted import would leave a lock of Python's import system locked, and a thread that
-    imports the same module would wait forever. Handlers that another program installed are kept.
-    In a process of our own, a second signal ends it at once, whatever it cleans up.
+    imports the same module would wait forever. Handlers installed by another program are kept. In
+    the engine's own process, a second signal ends it at once, even during cleanup.
     """
     previous: dict[signal.Signals, Any] = {}
     if current_thread() is main_thread():
@@ -53,7 +53,7 @@ def interruptible() -> Iterator[None]:
         try:
             yield
         except Exception:
-            # Code that an interrupt left half done, such as argparse, fails in its own way.
+            # Code that was interrupted midway, such as argparse, may fail with another error.
             if raised := [number for number, each in handlers.items() if each.has_raised]:
                 raise (Terminated if signal.SIGTERM in raised else KeyboardInterrupt) from None
             raise
@@ -66,7 +66,7 @@ def interruptible() -> Iterator[None]:
 
 
 class _Handler:
-    """A signal handler that raises; where that would do harm, it retries until it does not."""
+    """A signal handler that raises an exception, or retries later where that would do harm."""
 
     def __init__(self, *, ends_process: bool) -> None:
         self._ends_process = ends_process
@@ -82,7 +82,7 @@ class _Handler:
         self._since = since = self._since or now
         if _would_be_lost(frame) and now - since < _MAX_IMPORT_SECONDS:
             with suppress(RuntimeError):  # no thread can be started
-                _thread.start_new_thread(_send_again, (number,))  # takes no lock, unlike Thread
+                _thread.start_new_thread(_send_again, (number,))  # unlike Thread, takes no lock
                 return
         self._since = None
         if self.has_raised and self._ends_process:
@@ -100,7 +100,7 @@ def _send_again(number: int) -> None:
 
 
 def _would_be_lost(frame: FrameType | None) -> bool:
-    """Tell whether an exception would break an import or get lost in a weakref's callback."""
+    """Return whether an exception would break an import or be lost in a weakref callback."""
     while frame is not None:
         if frame.f_globals.get("__name__") in _WITHOUT_EXCEPTIONS:
             return True
@@ -129,7 +129,7 @@ class Interrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Defer an interrupt to the end of this block; an exception of the block comes first."""
+        """Defer an interrupt to the end of this block; exceptions of the block come first."""
         self._is_deferring = True
         try:
             yield

@@ -1,4 +1,4 @@
-"""A JSON document that is written as a whole at the end of a run."""
+"""A JSON document that is written in one go at the end of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JSON_VERSION = 1
 def refuse_others(
     option: str, arguments: argparse.Namespace, defaults: Mapping[str, object]
 ) -> None:
-    """Refuse options that have no use together with `option`, if they differ from `defaults`."""
+    """Refuse options that `option` makes useless, if they differ from `defaults`."""
     for name, default in defaults.items():
         if getattr(arguments, name) != default:
             other = f"--{name.replace('_', '-')}"
@@ -57,7 +57,7 @@ class JsonReport:
         self.write_report(**about, images=self._images)
 
     def write_report(self, **about: object) -> None:
-        """Write a document that is not about pictures."""
+        """Write a document without entries for pictures."""
         document = {"version": JSON_VERSION, "engine": __version__, **about}
         text = json.dumps(document, indent=1, allow_nan=False) + "\n"
         if self.is_stdout:

@@ -1,4 +1,4 @@
-"""Keep a file that a run replaces, in case it turns out to be an input."""
+"""Keep a backup of a file that a run replaces, in case it turns out to be an input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.outputs.record import files_in, forget_file
 
 
 class KeptFile:
-    """A second link to a file, so that the file can be put back."""
+    """A second hard link to a file, so that the file can be restored."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(real(path))
@@ -28,7 +28,7 @@ class KeptFile:
 
     def put_back(self) -> None:
         self._link.keep()
-        self._link.discard()  # a rename between two links of one file does nothing
+        self._link.discard()  # renaming one link of a file to another does nothing
         if self._is_output() and not self._was_output:
             forget_file(self._path)
 

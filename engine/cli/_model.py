@@ -93,7 +93,7 @@ def add_tiles(group: argparse._ArgumentGroup) -> None:
 
 
 def tiling(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of engine.load() for those options of add_tiles() that are given."""
+    """Return the arguments of engine.load() for the options of add_tiles() that were given."""
     given = {name: getattr(arguments, name) for name in ("tiles", "overlap")}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -104,7 +104,7 @@ def take_inputs(
     *,
     may_be_none: bool = False,
 ) -> list[str]:
-    """Return the pictures; leading DATA, CFG and WEIGHTS set the options that they stand for."""
+    """Return the pictures; leading DATA, CFG and WEIGHTS set the corresponding options."""
     inputs: list[str] = list(arguments.inputs)
     while inputs and (kind := _kind_of(inputs[0])) and getattr(arguments, kind) is None:
         setattr(arguments, kind, inputs.pop(0))
@@ -120,13 +120,13 @@ def take_inputs(
 
 
 def _kind_of(name: str) -> str | None:
-    """Return the option that a file name stands for by its extension, if any."""
+    """Return the option that the extension of a file name implies, if any."""
     kind = Path(name).suffix.lower().lstrip(".")
     return kind if kind in ("data", "cfg", "weights") else None
 
 
 def is_unnamed_weights(name: str) -> bool:
-    """Tell whether a file without the ending .weights holds some: darknet writes net.backup."""
+    """Return whether a file with another extension holds weights: darknet writes net.backup."""
     if is_picture(name) or _kind_of(name):
         return False
     from engine.darknet.weights import has_header
@@ -135,14 +135,14 @@ def is_unnamed_weights(name: str) -> bool:
 
 
 def warm_up(arguments: argparse.Namespace) -> AbstractContextManager[None]:
-    """Return a context in which the GPU initialises, while modules are imported and files read."""
+    """Return a context in which the GPU initialises while modules and files are read."""
     from engine.backends import device_name, warm_up
 
     return warm_up(device_name(arguments.device))
 
 
 def load(arguments: argparse.Namespace, *, has_default: bool = True, **more: Any) -> Detector:
-    """Load the detector that the options describe; `more` holds arguments of engine.load()."""
+    """Load the detector that the options describe; `more` is passed on to engine.load()."""
     import engine
 
     fill_in(arguments, has_default=has_default)
@@ -175,7 +175,7 @@ def files(arguments: argparse.Namespace) -> list[str | Path | None]:
     if not arguments.names:
         from engine.darknet.names import find_names, names_of
 
-        with suppress(ConfigError):  # reading the file reports it
+        with suppress(ConfigError):  # reported when the file is read
             if arguments.data:
                 given.append(find_names(arguments.data))
             elif arguments.cfg:
@@ -190,7 +190,7 @@ def files(arguments: argparse.Namespace) -> list[str | Path | None]:
 
 
 def fill_in(arguments: argparse.Namespace, *, has_default: bool = True) -> None:
-    """Set the missing files of the model: from the zoo, or those of the default model."""
+    """Set the model's missing files from the zoo, or to those of the default model."""
     if arguments.model:
         _fill_in_zoo_model(arguments)
     else:
@@ -213,7 +213,7 @@ def _fill_in_zoo_model(arguments: argparse.Namespace) -> None:
 
 
 def refuse_two(arguments: argparse.Namespace) -> None:
-    """Refuse two networks."""
+    """Raise if the arguments name two networks."""
     if arguments.model and arguments.cfg:
         raise InputError("--model and --cfg: expected one of them, got both")
 
@@ -245,7 +245,7 @@ def network(text: str) -> str | Path:
     if Path(text).suffix == ".cfg" or Path(text).is_file():
         return text
     if os.path.exists(text) and not registry.knows(text):  # noqa: PTH110 - a name may be too long
-        return text  # a pipe or a folder, which reading it refuses in words
+        return text  # a pipe or a folder, for which reading raises a clear error
     return registry.find(text).cfg
 
 
@@ -270,6 +270,6 @@ def size(text: str) -> int | tuple[int, int]:
 
 
 def check_classes(detector: Detector) -> None:
-    """Raise if --classes and --exclude leave no class, because nothing could be found."""
+    """Raise if --classes and --exclude leave no class to find."""
     if detector.settings.classes == ():
         raise InputError("--classes and --exclude: leave no class to be found")

@@ -1,4 +1,4 @@
-"""--mot of evaluate: score identities in videos."""
+"""evaluate --mot: score tracking results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SCORES = {
     "ID recall": "id_recall",
 }
 
-# Options of the command that --mot has no use for, and their defaults.
+# Options of the command that do not apply to --mot, and their defaults.
 _OTHERS = {
     **dict.fromkeys(("labels", "images", "detections", "min_score", "threshold", "tiles")),
     **dict.fromkeys(("overlap", "curves", "save_coco")),
@@ -48,7 +48,7 @@ _OTHERS = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare identities with ground truth, print the metrics, return the exit status."""
+    """Compare tracks with ground truth, print the metrics, return the exit status."""
     if arguments.inputs:
         raise InputError(f"--mot: expected no LIST, DIR or JSON, got {arguments.inputs[0]!r}")
     refuse_others("--mot", arguments, _OTHERS)

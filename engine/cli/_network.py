@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, has_size: bool = True) -> 
     network.add_argument("--weights", metavar="FILE", help="its weights")
     if has_size:
         network.add_argument("--size", type=_model.size, metavar="N|WxH", help="instead of cfg's")
-    parser.set_defaults(names=None, data=None, size=None)  # fill_in() reads them
+    parser.set_defaults(names=None, data=None, size=None)  # needed by fill_in()
 
 
 def take_files(
@@ -33,7 +33,7 @@ def take_files(
 ) -> list[str]:
     """Move CFG and WEIGHTS, or a name, from the inputs to their options; return the others.
 
-    A folder that is named like a network is an input only if inputs `may_be_folders`.
+    A folder with the name of a network counts as an input only if `may_be_folders`.
     """
     from engine.models import registry
 
@@ -59,7 +59,7 @@ def take_network(arguments: argparse.Namespace) -> None:
     rest = take_files(arguments, arguments.inputs)
     if len(rest) == 1 and not arguments.cfg and not arguments.model:
         name = rest.pop()
-        if _model.network(name) == name:  # a file of any ending, or what cannot be one
+        if _model.network(name) == name:  # a file with any extension, or something that is no name
             arguments.cfg = name
         else:
             arguments.model = name
@@ -72,7 +72,7 @@ def refuse_rest(rest: list[str]) -> None:
 
         is_file = os.path.isfile(rest[0])  # noqa: PTH113, which raises if a name is too long
         weights = f" If it holds the weights: --weights {shown(rest[0])}"
-        is_name = registry.knows(rest[0])  # of a second network
+        is_name = registry.knows(rest[0])  # names a second network
         hint = weights if is_file else "" if is_name else suggest(rest[0], registry.names())
         raise InputError(
             f"unexpected {rest[0]!r}: expected CFG and WEIGHTS, or a name of: models list.{hint}"
@@ -92,7 +92,7 @@ def graph_of(arguments: argparse.Namespace) -> Graph:
 
 
 def read(arguments: argparse.Namespace) -> tuple[Graph, Plan]:
-    """Read the network and its weights; lower it without any fusion."""
+    """Read the network and its weights; return it with its unfused plan."""
     from engine.darknet import weights
     from engine.darknet.lower import lower
 
@@ -104,7 +104,7 @@ def read(arguments: argparse.Namespace) -> tuple[Graph, Plan]:
 def ranges(
     arguments: argparse.Namespace, graph: Graph, plan: Plan, *, is_trained: bool
 ) -> LayerRanges | None:
-    """Return the ranges of int8; those of noise for random weights; None in other precisions."""
+    """Return int8 ranges, measured on noise for random weights, or None in other precisions."""
     if arguments.precision != "int8":
         if arguments.scales:
             given = arguments.precision
@@ -125,7 +125,7 @@ def ranges(
 
 
 def read_or_make(arguments: argparse.Namespace) -> tuple[Graph, Plan, bool]:
-    """Do the same with random weights if none are available; also tell whether they are trained."""
+    """Do as read(), with random weights if none exist; also return whether weights are trained."""
     from engine.darknet import random_weights
     from engine.darknet.lower import lower
     from engine.models import registry, store

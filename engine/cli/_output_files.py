@@ -1,4 +1,4 @@
-"""Checks and names of output files, so that no output replaces an input or, unasked, any file."""
+"""Checks and names of output files: they replace no input, and other files only on request."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from engine.files.naming import shown
 from engine.files.real_paths import real
 from engine.sources.media import Media
 
-# What a run does with files that exist: stop, replace them, or go on where another run stopped.
+# What a run does with existing files: stop, replace them, or continue an earlier run.
 Existing = Literal["refuse", "replace", "resume"]
 
 HINT = "Name another, or add --overwrite"
 HINT_WITH_RESUME = f"{HINT}, or --resume to go on where a run stopped"
-_OTHER_FILES = frozenset(  # besides videos and the pictures that Pillow knows
+_OTHER_FILES = frozenset(  # in addition to videos and Pillow's picture formats
     (".svg", ".heic", ".heif", ".avif", ".jxl", ".json", ".jsonl", ".csv", ".txt", ".xml", ".zip")
 )
-_INPUT = ""  # in place of the option that writes a file
+_INPUT = ""  # stands for the option if a file is an input
 
 
 class ReservedPaths:
-    """The files that a run reads or writes, which no other output may use.
+    """The files that a run reads or writes, and that no other output may use.
 
-    With `stdin` further inputs become known while the run writes, and a file that is redirected to
-    stdin is an input.
+    With `stdin`, inputs are still added while the run writes, and a file redirected to stdin is an
+    input.
     """
 
     def __init__(self, inputs: Iterable[str | Path | None] = (), *, stdin: bool = False) -> None:
         self.has_stdin = stdin
-        self.has_source = False  # something that stdin names exists
-        self.at_stake: set[str] = set()  # existing files that outputs replace
-        self.refused: set[str] = set()  # those that must be put back
+        self.has_source = False  # whether stdin has named an existing source
+        self.at_stake: set[str] = set()  # existing files that outputs may replace
+        self.refused: set[str] = set()  # replaced files that must be restored
         self._users: dict[str, str] = {}
-        self._lock = Lock()  # names arrive in another thread
+        self._lock = Lock()  # names arrive on another thread
         self._list = _stdin.redirected_file() if stdin else None
         for each in inputs:
             if each:
                 self.add_input(each)
 
     def add_input(self, path: str | Path) -> None:
-        """Add a file that is read; refuse one that the run replaces."""
+        """Add an input; refuse one that the run replaces."""
         where = real(path)
         with self._lock:
             user = self._users.setdefault(where, _INPUT)
@@ -55,7 +55,7 @@ class ReservedPaths:
                 raise _read_error(user, path)
 
     def refuse(self, path: str | Path) -> None:
-        """Say that an output must not have replaced a file."""
+        """Mark a file that an output should not have replaced."""
         self.refused.add(real(path))
 
     def is_input(self, path: str | Path) -> bool:
@@ -63,14 +63,14 @@ class ReservedPaths:
         return self._users.get(where) == _INPUT or self._is_list(where)
 
     def is_new_output(self, path: str | Path) -> bool:
-        """Tell whether the run has made a file, which was not there before."""
+        """Return whether the run created this file."""
         where = real(path)
         return self._users.get(where, _INPUT) != _INPUT and where not in self.at_stake
 
     def take(self, option: str, path: str | Path) -> bool:
-        """Reserve a path for an option; return False if the run has written it before.
+        """Reserve a path for an option; return False if this run already wrote it.
 
-        A symbolic link counts itself, and not the file that it names: it is replaced.
+        A symbolic link counts itself, not its target: the link is replaced.
         """
         if self.is_input(path):
             raise _read_error(option, path)
@@ -105,7 +105,7 @@ class ReservedPaths:
 
 
 def _real_output(path: str) -> str:
-    """Return what identifies an output: of a stream, `-` included, what it is connected to."""
+    """Return the identity of an output; for a stream (or `-`), of what it is connected to."""
     if os.name == "nt":
         return real(path)
     stream = 1 if path == "-" else stream_number(path)
@@ -125,9 +125,9 @@ def check_output(
     hint: str = HINT,
     in_place: bool = False,
 ) -> None:
-    """Reserve an output file and make its folder; refuse one that would replace a file.
+    """Reserve an output file and create its folder; refuse to replace an existing file.
 
-    Unless an existing file is written `in_place`, its folder must be writable, too.
+    The folder must be writable, too, unless an existing file is written `in_place`.
     """
     refuse_address(path)
     refuse_stdout(option, path, "file")
@@ -146,12 +146,12 @@ def check_output(
         if not target.exists() or (target.is_file() and not in_place):
             written = Path(os.path.realpath(path)) if target.is_symlink() else target
             make_folder(option, str(written.parent))
-    except OSError as error:  # its folder may not be entered
+    except OSError as error:  # its folder may be inaccessible
         raise InputError(f"{where}: cannot be written: {error.strerror}") from None
 
 
 def refuse_stdout(option: str, path: str, expected: str) -> None:
-    """Refuse `-`, by which other outputs go to stdout, as the name of a file or folder."""
+    """Refuse `-`, which means stdout for other outputs, as the name of a file or folder."""
     if path == "-":
         raise InputError(f"{option} -: expected a {expected}: this output does not go to stdout")
 
@@ -162,7 +162,7 @@ def check_ending(option: str, path: str, ending: str) -> None:
 
 
 def is_named_like_file(target: str) -> bool:
-    """Tell whether a name has the ending of a file, so that no folder is to be made of it."""
+    """Return whether a name has a file extension, so that no folder should have it."""
     from PIL import Image
 
     from engine.vision.extensions import VIDEO_EXTENSIONS
@@ -188,7 +188,7 @@ def make_folder(option: str, path: str) -> Path:
 
 
 class OutputFolder:
-    """A folder of output files: none is renamed, and none is replaced unless asked for."""
+    """A folder of output files that keep their names and replace others only on request."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class OutputFolder:
     ) -> None:
         refuse_stdout(option, path, "folder")
         self._option = option
-        self._hint = hint  # if a file exists
+        self._hint = hint  # shown if a file exists
         self._where = f"{option} {shown(path)}"
         self._reserved = reserved
         self._existing = existing
@@ -211,7 +211,7 @@ class OutputFolder:
         make_folder(option, path)
 
     def check(self, names: Iterable[str]) -> None:
-        """Raise if a file of these names is an input, or exists and may not be replaced."""
+        """Raise if one of these files is an input, or exists and may not be replaced."""
         if self.is_new:
             return
         files = [path for each in names if os.path.lexists(path := self.path / each)]
@@ -223,7 +223,7 @@ class OutputFolder:
             raise InputError(f"{self._where}: {shown(files[0])} {count} already. {self._hint}")
 
     def refuse_pictures_here(self, found: Iterable[Media]) -> None:
-        """Raise if the folder holds pictures that are read: later runs would read outputs, too."""
+        """Raise if the folder holds input pictures: later runs would read the outputs as well."""
         folders = {each.root or os.path.dirname(each.name) for each in found}  # noqa: PTH120
         if not self.is_new and real(self.path) in map(real, folders):
             raise InputError(
@@ -232,7 +232,7 @@ class OutputFolder:
             )
 
     def new_file(self, name: str) -> NewFile:
-        """Return a new file; a second one of this name in a run gets a number."""
+        """Return a new file; a second one with this name in a run gets a number."""
         path = wanted = self.path / name
         if ".." in PurePath(name).parts:
             raise InputError(f"{self._option} {shown(path)}: would be outside of the folder")
@@ -251,7 +251,7 @@ class OutputFolder:
 
 
 def unused_path(path: Path) -> Path:
-    """Return a path in the same folder that does not exist, with a number."""
+    """Return a path that does not exist by adding a number to this one."""
     number = 2
     while os.path.lexists(other := path.with_name(f"{path.stem}-{number}{path.suffix}")):
         number += 1

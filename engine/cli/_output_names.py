@@ -1,4 +1,4 @@
-"""One name for the output files of each source: its folders below the common one, and its stem."""
+"""Output names of sources: the folders below the common one, and the stem."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from engine.sources.media import Media, MediaKind, is_url, media_of
 from engine.sources.video_writer import extension_for
 
 _log = logging.getLogger("engine")
-_NOBODY = ""  # owns a name that two folders give to different pictures
-_ANY_VIDEO = ".*"  # ends the keys of videos: v.mp4 and v.mkv would both have frames v_000012
-_OF_FRAMES = ("labels", "labels of others", "crops")  # outputs that give each frame a file
+_NOBODY = ""  # the owner if two folders give a name to different pictures
+_ANY_VIDEO = ".*"  # suffix of video keys: v.mp4 and v.mkv would both have frames v_000012
+_OF_FRAMES = ("labels", "labels of others", "crops")  # outputs with a file for each frame
 
 
 class OutputNames:
-    """Names without an extension, such as cam1/day2/img000; no two sources get the same one.
+    """Unique names without an extension for the outputs of sources, such as cam1/day2/img000.
 
-    A name repeats the folders of its source below `common`. A source that is not in `common`
-    repeats its whole path. With `resumes` a source keeps the name that it has in the records of the
-    output `folders`, and no other source gets that name. No picture gets the name of a video's
-    frame if these have files; with `resumes` or `replaces` this includes those of earlier runs.
+    A name contains the folders of its source below `common`, or the whole path of a source outside
+    `common`. With `resumes`, a source keeps the name that it has in the records of the output
+    `folders`, and no other source gets that name. If frames have files, no picture gets the name of
+    a frame; with `resumes` or `replaces` this includes frames of earlier runs.
     """
 
     def __init__(
@@ -45,24 +45,24 @@ class OutputNames:
         resumes: bool = False,
         replaces: bool = False,
     ) -> None:
-        """Create names; with `needs_stems` x.jpg and x.png differ, as both would have a x.txt.
+        """Create the object; with `needs_stems`, x.jpg and x.png differ, as both would write x.txt.
 
-        Videos x.mp4 and x.mkv always differ. `folders` says what the run writes into each:
-        pictures, crops or labels.
+        The names of videos x.mp4 and x.mkv always differ. `folders` maps each output folder to what
+        the run writes there: pictures, crops or labels.
         """
         self._common = common
         self._is_flat = is_flat
         self._needs_stems = needs_stems
         self._used: set[str] = set()
         self._numbers: dict[str, int] = {}  # the last number appended to a name
-        self._folders: dict[str, str] = {}  # of outputs, by those of sources
+        self._folders: dict[str, str] = {}  # output folders by source folders
         self._real = lru_cache(maxsize=None)(real)
         self._records = [OutputRecord(each, self._key_of, holds) for each, holds in folders.items()]
-        self._reopened: list[OutputRecord] = []  # by this run alone
-        self._owners: dict[str, str] = {}  # pictures, by the keys of names of earlier runs
-        self._earlier: dict[str, list[str]] = {}  # names, by pictures
+        self._reopened: list[OutputRecord] = []  # records that only this run has reopened
+        self._owners: dict[str, str] = {}  # pictures by the keys of names from earlier runs
+        self._earlier: dict[str, list[str]] = {}  # names from earlier runs by picture
         self._keeps_any = False  # whether a source keeps an earlier name
-        self._owner_met = _NOBODY  # a picture that has a name which another one wanted
+        self._owner_met = _NOBODY  # the owner of a name that another picture wanted
         self._frames = FrameNames()
         written = {each for record in self._records for each in record.holds}
         self._frames_have_files = not written.isdisjoint(_OF_FRAMES)
@@ -76,23 +76,23 @@ class OutputNames:
                     continue
                 is_shared = self._owners.setdefault(key, picture) != picture
                 self._owners[key] = _NOBODY if is_shared else picture
-                if is_done:  # else a run was to give the picture a name of its own
+                if is_done:  # otherwise a run was giving the picture a new name
                     self._earlier.setdefault(picture, []).append(name)
 
     @property
     def has_folders(self) -> bool:
-        """Whether files will have these names."""
+        """Whether any files will use these names."""
         return bool(self._records)
 
     def name_of(self, media: Media) -> tuple[str, bool]:
-        """Return the name for the next source, and whether a number distinguishes it."""
+        """Return the name for the next source, and whether it got a number."""
         wanted = self._wanted(media)
         if media.kind is MediaKind.BROKEN:
             return wanted, False
         return self._unused(wanted, self._identity(media.name), is_video=media.has_frames)
 
     def name_of_member(self, wanted: str, item: Item) -> str:
-        """Return the name for the next picture of an archive; announce a number."""
+        """Return the name for the next picture of an archive; log it if it gets a number."""
         if not self.has_folders:
             return wanted
         wanted = PurePosixPath(wanted).name if self._is_flat else wanted
@@ -107,7 +107,7 @@ class OutputNames:
         return self._folder_of(media_of(source)) if self._is_flat else ""
 
     def assign(self, found: Sequence[Media]) -> tuple[NamedMedia, ...]:
-        """Name the sources that are known in advance; announce the numbers in one line."""
+        """Name the sources that are known in advance; log all numbers in one line."""
         self._reserve_frames(found)
         named = []
         numbered: list[NamedMedia] = []
@@ -133,7 +133,7 @@ class OutputNames:
         return tuple(named)
 
     def assign_lazily(self, media: Iterable[Media]) -> Iterator[NamedMedia]:
-        """Yield each source with its name as it arrives; announce each number."""
+        """Yield each source with its name as it arrives; log each number."""
         for each in media:
             name, has_number = self.name_of(each)
             if has_number and self.has_folders:
@@ -141,12 +141,12 @@ class OutputNames:
             yield NamedMedia(each, name)
 
     def claim(self, name: str, source: str, *, is_written: bool = False) -> None:
-        """Record in all folders that a name belongs to a source, unless they say so."""
+        """Record in all folders that a name belongs to a source, unless already recorded."""
         for record in self._records:
             record.claim(Owned(name, self._identity(source)), is_written=is_written)
 
     def has_files(self, name: str, source: str) -> bool:
-        """Tell whether there are labels or an annotated copy of this name."""
+        """Return whether labels or an annotated copy with this name exist."""
         owned = Owned(name, self._identity(source))
         return any(record.has_file(owned) for record in self._records)
 
@@ -165,13 +165,13 @@ class OutputNames:
         return names
 
     def leave_unfinished(self, name: str, video: str) -> None:
-        """Record that the annotated video of this name is not whole."""
+        """Record that the annotated video with this name is incomplete."""
         for record in self._records:
             if "pictures" in record.holds:
                 record.claim(Owned(name, self._identity(video), is_done=False))
 
     def reopen(self, found: Sequence[NamedMedia]) -> None:
-        """Record that the outputs of these sources, which the run replaces, are not done."""
+        """Mark the outputs of these sources, which the run replaces, as not done."""
         named = [Owned(output, self._identity(media.name)) for media, output in found]
         archives = tuple(
             self._identity(media.name) for media, _ in found if media.kind is MediaKind.ARCHIVE
@@ -180,21 +180,21 @@ class OutputNames:
             record.reopen(named, archives)
 
     def reopen_all(self) -> None:
-        """Record that outputs which exist are not done: the run replaces any that it meets."""
+        """Mark all existing outputs as not done: the run replaces any that it encounters."""
         self._reopened = [each for each in self._records if not each.reopen_all()]
 
     def close_all(self) -> None:
-        """Record that the run is over, unless another one like it was stopped before."""
+        """Record that the run is over, unless an earlier run of the kind was stopped."""
         for record in self._reopened:
             record.close_all()
 
     def is_due(self, name: str, source: str) -> bool:
-        """Tell whether a run that was to replace the outputs of a source has not done so."""
+        """Return whether a run that should have replaced the outputs of a source did not."""
         owned = Owned(name, self._identity(source))
         return any(record.is_due(owned) for record in self._records)
 
     def shows_more(self, name: str, source: str) -> bool:
-        """Tell whether an earlier run has hidden less in the pictures of a source."""
+        """Return whether an earlier run hid less in the pictures of a source."""
         owned = Owned(name, self._identity(source))
         return any(record.shows_more(owned) for record in self._records)
 
@@ -205,7 +205,7 @@ class OutputNames:
         return f"{folder}/{stem}" if folder else stem
 
     def _reserve_frames(self, found: Iterable[Media]) -> None:
-        """Keep names for pictures that videos might take first: other programs go by them.
+        """Reserve names for pictures that videos might take first: other programs rely on them.
 
         If an earlier run gave a video such a name, the picture gets a number.
         """
@@ -217,7 +217,7 @@ class OutputNames:
 
     def _unused(self, wanted: str, picture: str, *, is_video: bool = False) -> tuple[str, bool]:
         earlier = self._earlier.get(picture, [])
-        while earlier:  # a source that is named twice has two of them
+        while earlier:  # a source that is named twice has two
             owned = Owned(name := earlier.pop(0), picture)
             if self._take(owned, self._key_of(owned), is_video=is_video):
                 self._keeps_any = True
@@ -253,7 +253,7 @@ class OutputNames:
         return _ANY_VIDEO if media.has_frames else ending_of(media)
 
     def _identity(self, name: str) -> str:
-        """Return a path that does not depend on the current folder and on links to folders."""
+        """Return a path that does not depend on the current folder or on links to folders."""
         return identity(name, self._real)
 
     def _folder_of(self, media: Media) -> str:
@@ -298,7 +298,7 @@ def _parent(name: str) -> str:
 
 
 def ending_of(media: Media) -> str:
-    """Return what the name of the annotated copy of a source ends in."""
-    if media.kind is MediaKind.ARCHIVE:  # its outputs are in a folder
+    """Return the extension of the annotated copy of a source."""
+    if media.kind is MediaKind.ARCHIVE:  # its outputs go into a folder
         return ""
     return extension_for(media.name) if media.has_frames else file_names.suffix_of(media.name)

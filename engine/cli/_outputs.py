@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _JSON_STYLES = ("engine", "darknet", "coco")
 _FILES = ("json", "jsonl", "csv", "coco_dataset")
-_WHOLE = ("json", "coco_dataset")  # written as a whole at the end of a run
+_WHOLE = ("json", "coco_dataset")  # complete only at the end of a run
 _FOLDERS = ("output", "save_txt", "crops")
 _PICTURES = ("output", "crops")
 _RESUMABLE = ("jsonl", "csv", "save_txt", "output")
@@ -119,7 +119,7 @@ def needs_pictures(arguments: argparse.Namespace) -> bool:
 
 
 def hiding(arguments: argparse.Namespace, detector: Detector) -> dict[str, list[str | int]]:
-    """Return the arguments of Result.hide(); refuse to hide what would not be found."""
+    """Return the arguments of Result.hide(); refuse classes that would not be detected."""
     from engine.vision.hide import hidden_classes, refuse_missed
 
     given = {way: getattr(arguments, way) for way in _WAYS}
@@ -152,7 +152,7 @@ def progress(arguments: argparse.Namespace) -> Progress:
 
 
 def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list[Sink]:
-    """Create the sinks; each raises an error now if it cannot write its output."""
+    """Create the sinks; each raises an error at once if it cannot write its output."""
     from engine.cli import _model, _output_files, _sources
     from engine.cli._sinks.kept import Kept
     from engine.cli._sinks.record import Record, Reopened, Replaced
@@ -188,7 +188,7 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
         *_document_sinks(arguments, feed, existing),
         *_folder_sinks(arguments, feed, reserved, existing),
     ]
-    # Names are recorded before files appear, and after files that replace others.
+    # Names are recorded before new files appear, but after files that replace others.
     naming = feed.naming if feed.naming and feed.naming.has_folders else None
     replaces = existing == "replace"
     if replaces and reserved.has_stdin:
@@ -205,7 +205,7 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
 
 
 def _protect_labels(arguments: argparse.Namespace, feed: Feed) -> None:
-    """Refuse to replace labels of a picture, such as x.txt next to x.jpg, by a file of results."""
+    """Refuse to replace a picture's labels, such as x.txt next to x.jpg, with results."""
     from engine.evaluate.dataset import all_labels, labels_next_to_folder
     from engine.files.real_paths import real
 
@@ -236,7 +236,7 @@ def _check_combination(arguments: argparse.Namespace) -> None:
 
 
 def _check_resumable(arguments: argparse.Namespace) -> None:
-    """Raise if --resume cannot go on with the outputs that are chosen."""
+    """Raise if --resume does not work with the chosen outputs."""
     from engine.files.atomic import stream_number
 
     if _given(arguments, _TRACKS):
@@ -258,7 +258,7 @@ def _options(names: Iterable[str]) -> str:
 
 
 def _hint(arguments: argparse.Namespace) -> str:
-    """Return what helps if a file exists; --resume only where it would not be refused."""
+    """Return the hint if a file exists; it names --resume only where that is allowed."""
     from engine.cli import _output_files
 
     try:
@@ -269,7 +269,7 @@ def _hint(arguments: argparse.Namespace) -> str:
 
 
 def _check_folders(arguments: argparse.Namespace) -> None:
-    """Refuse to make a folder of the name of a file that is written."""
+    """Refuse an output folder that has the name of an output file."""
     from engine.cli._sinks.annotated import is_one_file
     from engine.cli._sinks.mot import is_mot_file
     from engine.files.real_paths import real
@@ -302,8 +302,8 @@ def _existing(arguments: argparse.Namespace) -> Existing:
     return "replace" if arguments.overwrite else "refuse"
 
 
-# The sinks below are in the order in which a picture is written. With --resume those that cannot
-# tell whether they have a picture rely on those that follow them.
+# The sinks below are in the order in which a picture is written. With --resume, sinks that do not
+# know whether they have a picture rely on those after them.
 
 
 def _row_sinks(arguments: argparse.Namespace, existing: Existing) -> Iterator[Sink]:
@@ -335,9 +335,10 @@ def _crop_sinks(
 
 
 def _checked(arguments: argparse.Namespace, feed: Feed, existing: Existing) -> Sequence[NamedMedia]:
-    """Return the sources whose outputs must not exist; with --flat, also those in archives.
+    """Return the sources whose outputs must not exist; with --flat, include archive members.
 
-    If two of these have one name, and one gets a number, its outputs are checked when written.
+    If two of these share a name, the outputs of the one that gets a number are checked when
+    written.
     """
     from engine.cli._sinks.coco import items_of
     from engine.cli._sources import NamedMedia

@@ -10,16 +10,15 @@ from typing import Any
 from engine.cli._stderr import print_stderr
 from engine.files.naming import without_logins
 
-_TERMINAL_SECONDS = 0.2  # between two states of a terminal's line
+_TERMINAL_SECONDS = 0.2  # between two updates on a terminal
 _LOG_SECONDS = 10.0  # between two lines of a log file
 
 
 class Progress:
     """Counts pictures, and prints other lines without disturbing the display.
 
-    Without `as_line` there is a bar if stderr is a terminal and tqdm is installed. With it there is
-    a line of counts in any case: one that is rewritten in place on a terminal, else one at
-    intervals.
+    Without `as_line`, a bar is shown if stderr is a terminal and tqdm is installed. With it, there
+    is always a line of counts: updated in place on a terminal, otherwise repeated at intervals.
     """
 
     def __init__(self, *, is_wanted: bool, as_line: bool = False) -> None:
@@ -81,14 +80,14 @@ class Progress:
 
 
 class _Line:
-    """Counts such as: 412 of 1000 pictures, 35.2 per second, 17 s left."""
+    """A line such as: 412 of 1000 pictures, 35.2 per second, 17 s left."""
 
     def __init__(self, total: int | None, *, is_terminal: bool) -> None:
         self.earlier = 0
         self._total = total
         self._count = 0
         self._is_terminal = is_terminal
-        self._shown = 0  # characters on the terminal's line
+        self._shown = 0  # characters currently on the terminal line
         self._start = self._last = time.perf_counter()
 
     def step(self) -> None:

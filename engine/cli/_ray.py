@@ -56,7 +56,7 @@ _ONLY_WITHOUT = (
     "save_mot",
 )
 _PRECISIONS = ("float32", "tf32", "float16", "int8", "float64")
-_MAX_PROBLEMS = 20  # that are printed
+_MAX_PROBLEMS = 20  # maximum number printed
 _PROGRESS_SECONDS = 10.0  # between two lines of progress
 
 
@@ -157,7 +157,7 @@ def _fleet() -> ModuleType:
 
 
 def _separate_address(arguments: argparse.Namespace) -> None:
-    """Move the word after --ray to the inputs, unless it is an address."""
+    """Move the argument after --ray to the inputs, unless it is an address."""
     word = arguments.ray
     if _ADDRESS.fullmatch(word):
         return
@@ -170,7 +170,7 @@ def _separate_address(arguments: argparse.Namespace) -> None:
 
 
 def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) -> PackedModel:
-    """Load the model here once, so that its errors are reported before the cluster starts."""
+    """Load the model once, so that its errors are reported before the cluster starts."""
     import engine
     from engine.fleet.packed_model import PackedModel
     from engine.fleet.ray_resources import NO_STATE
@@ -179,7 +179,7 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
     _model.fill_in(arguments, has_default=task == "detector")
     files = arguments.cfg, arguments.weights
     chosen = dict(chosen)
-    is_cpu = arguments.device == "cpu"  # then the workers load the model as it is loaded here
+    is_cpu = arguments.device == "cpu"  # the workers load the model in the same way
     decode = {"decode": chosen.pop("decode")} if "decode" in chosen and not is_cpu else {}
     options: dict[str, Any] = {
         "size": arguments.size,
@@ -208,7 +208,7 @@ def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) ->
 
 
 def _check_workers_options(arguments: argparse.Namespace) -> None:
-    """Refuse what every worker would refuse, since run.json would keep it."""
+    """Refuse options that every worker would refuse, since run.json would keep them."""
     from engine.arguments import whole
     from engine.errors import suggest
     from engine.loading import is_for_gpu
@@ -242,7 +242,7 @@ def _bounds(text: str) -> tuple[int, int]:
 
 
 class _Progress:
-    """Lines of progress at intervals, for terminals and log files, and one at the end."""
+    """Progress lines at intervals, for terminals and log files, and one at the end."""
 
     def __init__(self, pictures: int, task: str, *, is_wanted: bool) -> None:
         from engine.fleet.rows import Tally
@@ -250,14 +250,14 @@ class _Progress:
         self.total: Tally = Tally()
         self._pictures = pictures
         self._task = task
-        self._problems = self._failures = 0  # that were printed, and of this run
+        self._problems = self._failures = 0  # printed problems; failures of this run
         self._is_wanted = is_wanted
-        self._earlier = 0  # pictures of earlier runs
+        self._earlier = 0  # pictures done by earlier runs
         self._start = self._last_line = time.perf_counter()
 
     @contextmanager
     def of_run(self, where: str) -> Iterator[None]:
-        """Count what this run does, and say how far it came if it is interrupted."""
+        """Count what this run does, and print how far it got if it is interrupted."""
         self._earlier = self.total.pictures
         try:
             yield
@@ -271,7 +271,7 @@ class _Progress:
             raise
 
     def start(self) -> None:
-        """Start the clock, when the workers are there."""
+        """Start the clock, once the workers are ready."""
         self._start = self._last_line = time.perf_counter()
 
     def add(self, tally: Tally) -> None:

@@ -17,7 +17,7 @@ _FALSE_ALARM = b"has constructor arguments in the object store and max_restarts 
 
 @contextmanager
 def without_false_alarm() -> Iterator[None]:
-    """Filter the lines that this process writes to stderr, also those of Ray's C++ code."""
+    """Filter the lines that this process writes to stderr, including those of Ray's C++ code."""
     try:
         original = os.dup(_STDERR)
     except OSError:  # stderr is closed
@@ -34,7 +34,7 @@ def without_false_alarm() -> Iterator[None]:
     finally:
         with suppress(OSError, ValueError):
             sys.stderr.flush()
-        os.dup2(original, _STDERR)  # closes the last writing end, unless a child has it, too
+        os.dup2(original, _STDERR)  # closes the last write end, unless a child has inherited it
         thread.join(timeout=1.0)
         if not thread.is_alive():
             os.close(original)

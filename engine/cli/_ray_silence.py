@@ -1,4 +1,4 @@
-"""Say that no results come, because Ray does not notice workers that hang."""
+"""Warn when results stop arriving, because Ray does not notice workers that hang."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from threading import Event, Thread
 from typing import Any
 
 _LEAST_SECONDS = 600.0
-_TIMES_AS_LONG = 5  # as the longest time between two results before
+_TIMES_AS_LONG = 5  # factor on the longest wait for a result so far
 
 
 class Silence:
-    """In its block, a thread says so once when a wait for a result is much longer than before."""
+    """A context whose thread warns once when a wait for a result is unusually long."""
 
     def __init__(self, say: Callable[[str], object], least: float = _LEAST_SECONDS) -> None:
         self._say, self._seconds = say, least
@@ -31,7 +31,7 @@ class Silence:
         self._news.set()
 
     def end(self) -> None:
-        """Note that a result has come."""
+        """Record that a result has arrived."""
         now = time.perf_counter()
         self._seconds = max(self._seconds, _TIMES_AS_LONG * (now - self._since))
         self._since = now

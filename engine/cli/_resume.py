@@ -1,4 +1,4 @@
-"""Which outputs of an earlier run lack a picture."""
+"""Find the outputs of an earlier run that lack a picture."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 def lacking(item: Item, sinks: Sequence[Sink]) -> tuple[Sink, ...]:
     """Return the outputs to write for a picture, or none if an earlier run completed it.
 
-    Outputs that cannot tell (crops, a table, rows of boxes) are written before the others, so they
+    Outputs that do not know (crops, a table, rows of boxes) are written before the others, so they
     are complete if the others are.
     """
-    is_due = any(sink.is_due(item) for sink in sinks)  # what its files say is out of date
+    is_due = any(sink.is_due(item) for sink in sinks)  # its files are out of date
     shows_more = any(sink.shows_more(item) for sink in sinks)
 
     def is_stale(sink: Sink) -> bool:

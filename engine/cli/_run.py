@@ -39,10 +39,10 @@ def run_all(
 ) -> int:
     """Run all pictures of the feed and return the exit status; sinks get the results in order.
 
-    `following` gives the boxes of results an identity. `hiding` holds arguments of Result.hide().
+    `following` tracks objects across results. `hiding` holds arguments of Result.hide().
     """
     tally = _Tally(_outputs.written_to(arguments), is_detector=detector.task == "detector")
-    # pictures that have no result yet, and the sinks that want it
+    # pictures without a result yet, and the sinks that need it
     waiting: deque[tuple[Item, Sequence[Sink]]] = deque()
 
     def sources() -> Iterator[Wanted]:
@@ -70,7 +70,7 @@ def run_all(
     interrupts = Interrupts()
     outputs = _Outputs(sinks, about, detector.labels, progress, interrupts)
     with interrupts, outputs.complete(report_interrupt), closing(stream) as outcomes:
-        if arguments.resume:  # which pictures the outputs lack is asked while the first ones run
+        if arguments.resume:  # checks what the outputs lack while the first pictures run
             outputs.begin()
         first = start = time.perf_counter()
         for outcome in outcomes:
@@ -78,7 +78,7 @@ def run_all(
             milliseconds = (time.perf_counter() - start) * 1e3
             outputs.begin()
             with interrupts.deferred():
-                if hiding:  # before boxes without an identity are left out
+                if hiding:  # before boxes without an identity are dropped
                     outcome = _hidden(item, outcome, hiding)
                 if isinstance(outcome, ImageError):
                     tally.fail(item, outcome)
@@ -112,7 +112,7 @@ def run_all(
 
 
 def _hidden(item: Item, outcome: Any, hiding: Mapping[str, Any]) -> Any:
-    """Hide classes in a picture; if it does not fit into memory, return an error without it."""
+    """Hide classes in a picture; return an error without the picture if memory runs out."""
     try:
         with drawing("--blur or --pixelate", item.name):
             if not isinstance(outcome, ImageError):
@@ -127,7 +127,7 @@ def _hidden(item: Item, outcome: Any, hiding: Mapping[str, Any]) -> Any:
 def _write(
     sinks: Sequence[Sink], item: Item, outcome: Any, milliseconds: float
 ) -> Iterator[UndrawnError]:
-    """Give a result or an error to the sinks; yield why a picture could not be drawn."""
+    """Pass a result or an error to the sinks; yield the errors of drawing."""
     for sink in sinks:
         try:
             if isinstance(outcome, ImageError):
@@ -147,17 +147,17 @@ _UNDRAWN = "{} could not be drawn"
 
 @dataclass
 class _Tally:
-    """Counts of a run, and the lines that tell them."""
+    """The counts of a run, and the lines that report them."""
 
     written_to: Sequence[str]  # names of the outputs
     is_detector: bool
     earlier: int = 0  # pictures that an earlier run completed
     pictures: int = 0
-    results: int = 0  # of the pictures
-    failures: Counter[str] = field(default_factory=Counter)  # of the pictures, by their kind
-    failed_sources: int = 0  # folders, videos and others that gave no picture, or not all of theirs
+    results: int = 0  # pictures with a result
+    failures: Counter[str] = field(default_factory=Counter)  # failed pictures by reason
+    failed_sources: int = 0  # folders, videos and others that lack some or all pictures
     boxes: int = 0
-    with_boxes: int = 0  # pictures
+    with_boxes: int = 0  # pictures with boxes
 
     def take(self, item: Item, outcome: object) -> None:
         found = len(outcome) if isinstance(outcome, Sized) else 0
@@ -181,7 +181,7 @@ class _Tally:
         return self.results > 0
 
     def interrupted(self, *, have_begun: bool) -> str:
-        """Say how far the outputs go, because they may look like those of a whole run."""
+        """Return how far the outputs go, because they may look like those of a complete run."""
         where = f"; results of these are in {', '.join(self.written_to)}" if self.written_to else ""
         if self.written_to and not have_begun:
             where = ", so no output is written and none is replaced"
@@ -196,7 +196,7 @@ class _Tally:
             yield f"{self.failed_sources} {what} no pictures or could not be read to the end"
 
     def summary(self, seconds: float, *, with_tiles: bool) -> Iterator[str]:
-        """Yield what sums up a run of several pictures, and a hint if nothing was found."""
+        """Yield the summary of a run of several pictures, and a hint if nothing was found."""
         where = f": {', '.join(self.written_to)}" if self.written_to else ""
         if self.earlier and not self.pictures:
             yield f"nothing left to do{self._before}{where}"
@@ -233,7 +233,7 @@ def _kind_of(error: ImageError) -> str:
 
 
 class _Stoppable:
-    """An iterator, and what ends it while it waits for a camera."""
+    """An iterator that can be stopped while it waits for a camera."""
 
     def __init__(self, pictures: Iterator[Wanted], stop: Callable[[], None]) -> None:
         self._pictures = pictures
@@ -245,7 +245,7 @@ class _Stoppable:
 
 @dataclass(eq=False)
 class _Outputs:
-    """The sinks of a run. None changes a file before the first picture is done."""
+    """The sinks of a run, none of which changes a file before the first picture is done."""
 
     sinks: Sequence[Sink]
     about: dict[str, Any]
@@ -267,12 +267,12 @@ class _Outputs:
 
     @contextmanager
     def complete(self, report_interrupt: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Complete the sinks after the run or an interrupt, discard them after an error.
+        """Complete the sinks after the run or an interrupt; discard them after an error.
 
-        `report_interrupt` is called when they are complete after an interrupt.
+        `report_interrupt` is called once they are complete after an interrupt.
         """
         try:
-            for sink in self.sinks:  # all before one changes a file: a refused run changes none
+            for sink in self.sinks:  # before any changes a file: a refused run changes none
                 sink.lock()
             try:
                 yield
@@ -281,7 +281,7 @@ class _Outputs:
                     with self.interrupts.deferred():
                         _cut_short(self._started)
                     _finish(self._started, self.progress, self.interrupts)
-                except EngineError as error:  # the interrupt stays the reason for the end
+                except EngineError as error:  # the run still ended because of the interrupt
                     self.progress.print_stderr(f"Error: {error}")
                 report_interrupt()
                 raise

@@ -1,4 +1,4 @@
-"""Options that say how pictures are read, and the pictures that a command's arguments name."""
+"""Options for reading pictures, and the pictures that a command's arguments name."""
 
 from __future__ import annotations
 
@@ -90,17 +90,17 @@ def add_untrusted(group: argparse._ArgumentGroup) -> None:
 
 
 def trust(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the argument of load() if it is given: a resumed run on Ray compares arguments."""
+    """Return the argument of load() only if given: a resumed run on Ray compares arguments."""
     return {"untrusted": True} if arguments.untrusted else {}
 
 
 def decoding(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the argument of load() that says where pictures are decoded, in the same way."""
+    """Do the same for the argument of load() that says where pictures are decoded."""
     return {} if arguments.decode == "auto" else {"decode": arguments.decode}
 
 
 class NamedMedia(NamedTuple):
-    """A source, and what the names of its output files begin with."""
+    """A source, and the beginning of its output files' names."""
 
     media: Media
     output: str
@@ -108,16 +108,16 @@ class NamedMedia(NamedTuple):
 
 @dataclass(frozen=True)
 class Feed:
-    """The pictures that a run reads; `total` is unknown (None) for videos and names on stdin."""
+    """The pictures that a run reads; `total` is None (unknown) for videos and names on stdin."""
 
     sources: Iterable[NamedMedia]
     selection: FrameSelection
     total: int | None
-    names: tuple[str, ...]  # as the user gave them, for example lists
+    names: tuple[str, ...]  # as given by the user, for example lists
     found: tuple[NamedMedia, ...] = ()  # all sources that are known in advance
     is_untrusted: bool = False
-    naming: OutputNames | None = None  # of a run that writes a file for each picture
-    stopped: Event = field(default_factory=Event)  # ends the reading of cameras and streams
+    naming: OutputNames | None = None  # if the run writes a file for each picture
+    stopped: Event = field(default_factory=Event)  # stops reading cameras and streams
     reserved: ReservedPaths = field(default_factory=ReservedPaths)
 
     @property
@@ -125,13 +125,13 @@ class Feed:
         return *self.names, *(each.media.name for each in self.found)
 
     def decoded_by(self, card: CardDecoder | None) -> Feed:
-        """Return the feed whose videos are decoded by a card, where it can."""
+        """Return the feed with its videos decoded by a GPU where possible."""
         return replace(self, selection=replace(self.selection, card=card))
 
     def items(self) -> Iterator[Item]:
         """Yield the pictures of one source after another; adjacent live ones are read together.
 
-        So are several videos, if the user wants it.
+        Several videos are, too, if the user asks for it.
         """
         from engine.sources.reader import read_items, read_together
 
@@ -152,7 +152,7 @@ class Feed:
                     if not item.output:
                         yield replace(item, output=output)
                         continue
-                    name = f"{output}/{item.output}"  # of an archive
+                    name = f"{output}/{item.output}"  # a member of an archive
                     folder = PurePosixPath(name).parent.as_posix()
                     name = self.naming.name_of_member(name, item) if self.naming else name
                     yield replace(item, output=name, folder=folder)
@@ -160,7 +160,7 @@ class Feed:
     def _kind_together(self, source: NamedMedia) -> MediaKind | None:
         """Return the kind of a source that is read together with the next ones of that kind.
 
-        Stdin may have no next one.
+        Names on stdin are not: a next one may never come.
         """
         kind = source.media.kind
         is_one = bool(self.found) and self.selection.reads_together(kind)
@@ -170,10 +170,10 @@ class Feed:
 def feed(
     arguments: argparse.Namespace, names: list[str], *, output_folders: Sequence[str] = ()
 ) -> Feed:
-    """Find the pictures; only folders, lists and the records of outputs are opened.
+    """Find the pictures; open only folders, lists and records of outputs.
 
-    Pictures that a search finds in one of the `output_folders`, or in the outputs of an earlier
-    run, are left out: they are results.
+    Pictures that a search finds in one of the `output_folders`, or among the outputs of an earlier
+    run, are skipped: they are results.
     """
     from engine.cli import _stdin
     from engine.cli._output_names import common_folder
@@ -219,7 +219,7 @@ def feed(
 
 
 def _reserving_lists(names: Iterable[str], reserved: ReservedPaths) -> Iterator[str]:
-    """Yield names, and reserve the lists among them, which are replaced by what they name."""
+    """Yield names, and reserve the list files among them, whose contents will replace them."""
     from engine.sources.media import without_file_scheme
 
     for name in names:
@@ -234,7 +234,7 @@ def _reserving(
 ) -> Iterator[Media]:
     """Yield media, except results in `output_folders`, and reserve their files.
 
-    From then on no output may replace these.
+    From then on, no output may replace these files.
     """
     results = [(each, real(each), _results_below(each)) for each in output_folders]
     counts: Counter[str] = Counter()
@@ -276,10 +276,10 @@ def require_one(feed: Feed) -> None:
 
 
 def require_result(feed: Feed) -> None:
-    """Raise an error if a run that is over has no result and must not keep its outputs.
+    """Raise an error if a finished run has no result and must not keep its outputs.
 
-    With names on stdin it replaces no file. New ones stay if a source exists, as for arguments:
-    they may tell why it was not read.
+    With names on stdin, no file is replaced then. New files stay if a source exists, as for
+    arguments: they may hold the reason why it was not read.
     """
     reserved = feed.reserved
     if reserved.has_stdin and (reserved.at_stake or not reserved.has_source):
@@ -297,9 +297,9 @@ def _is_missing(media: Media) -> bool:
 def _without_results(
     found: tuple[Media, ...], folders: Sequence[str], *, goes_on: bool
 ) -> tuple[Media, ...]:
-    """Leave out what runs wrote into the folders of outputs.
+    """Exclude what runs wrote into the output folders.
 
-    A run that `goes_on` in a folder whose record was removed leaves out all that is in it.
+    A run that `goes_on` in a folder whose record was removed excludes everything in it.
     """
     resolved = lru_cache(maxsize=None)(os.path.realpath)
     for folder in folders:
@@ -336,7 +336,7 @@ def _warn_of_outputs(folder: str, count: int) -> None:
 
 
 def _without_earlier_results(found: tuple[Media, ...]) -> tuple[Media, ...]:
-    """Leave out what earlier runs have written into the folders that are searched."""
+    """Exclude what earlier runs wrote into the searched folders."""
     from engine.outputs.record import files_in, warn_of_results
 
     results_below = lru_cache(maxsize=None)(_results_below)
@@ -361,7 +361,7 @@ def _without_earlier_results(found: tuple[Media, ...]) -> tuple[Media, ...]:
 
 
 def _folders_below_root(media: Media) -> Iterator[str]:
-    """Yield the folders between a picture and the folder in which it was searched."""
+    """Yield the folders between a picture and the folder that was searched."""
     if media.root is None:
         return
     ends = {"", ".", os.path.dirname(media.root + os.sep)}  # noqa: PTH120 - without slashes
@@ -382,7 +382,7 @@ def _results_below(folder: str) -> Callable[[str], bool] | None:
         return None
     owners = [each for each in owners_in(folder) if each.picture]
     there = os.path.realpath(folder)
-    # Older records do not tell what there is: all of it, unless it is labels next to pictures.
+    # Older records do not say what was written: anything, unless it is labels next to pictures.
     unknown = [each.picture for each in owners if not each.holds]
     if unknown and not any(
         Path(os.path.realpath(each)).is_relative_to(there) for each in unknown if not is_url(each)
@@ -405,7 +405,7 @@ def _results_below(folder: str) -> Callable[[str], bool] | None:
 
 
 def hidden_marks(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return what records of outputs say about the classes that --blur and --pixelate hide."""
+    """Return what output records should say about the classes that --blur and --pixelate hide."""
     from engine.outputs.record import HIDDEN
 
     given = [each for way in ("blur", "pixelate") for each in getattr(arguments, way, None) or ()]
@@ -425,7 +425,7 @@ def _naming(
     labels = getattr(arguments, "save_txt", None)
     hidden = hidden_marks(arguments)
     folders: dict[str, tuple[str, ...]] = {}
-    by_path: dict[str, str] = {}  # one folder may be named in two ways
+    by_path: dict[str, str] = {}  # one folder may be given under two names
     for kind, option in (("pictures", "output"), ("crops", "crops"), ("labels", "save_txt")):
         path = getattr(arguments, option, None)
         if path and (path in output_folders or kind == "labels"):

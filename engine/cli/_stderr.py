@@ -9,7 +9,7 @@ from typing import TextIO
 
 
 def print_stderr(text: str, *, end: str = "\n") -> None:
-    """Print a line, without a login of an address that the user gave as any other argument."""
+    """Print a line, removing logins from URLs, which the user may have passed in any argument."""
     from engine.files.naming import without_logins  # pathlib is not needed for --help
 
     try:
@@ -19,7 +19,7 @@ def print_stderr(text: str, *, end: str = "\n") -> None:
 
 
 def redirect_to_null(stream: TextIO) -> None:
-    """Redirect a broken stream, since Python flushes it at exit and would report the error."""
+    """Redirect a broken stream to null: Python flushes it at exit and would report the error."""
     with suppress(OSError):
         descriptor = stream.fileno()
         null = os.open(os.devnull, os.O_WRONLY)

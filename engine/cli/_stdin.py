@@ -18,15 +18,15 @@ from engine.errors import InputError
 from engine.sources.list_file import parse_lines
 
 _CHUNK = 1 << 16
-_MAX_CHUNKS = 16  # buffered, as names may arrive faster than pictures are processed
+_MAX_CHUNKS = 16  # bounds the buffer: names may arrive faster than pictures are processed
 _POLL_SECONDS = 0.2
 _LONGEST_NAME = 4096
-_LONGEST_REST = 1 << 20  # bytes without the end of a name
-_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})  # hardly ever in names, often in pictures
+_LONGEST_REST = 1 << 20  # maximum bytes without the end of a name
+_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})  # rare in names, frequent in pictures
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\3\4"
-_TAR, _TAR_AT = (b"ustar\x0000", b"ustar  \0"), 257  # of POSIX and of GNU
-_MAP = re.compile(rb"P[1-6]\s+(#[^\n]*\n\s*)*\d+\s+\d+\s")  # PBM, PGM and PPM
+_TAR, _TAR_AT = (b"ustar\x0000", b"ustar  \0"), 257  # POSIX and GNU
+_MAP = re.compile(rb"P[1-6]\s+(#[^\n]*\n\s*)*\d+\s+\d+\s")  # PBM, PGM or PPM header
 
 
 def redirected_file() -> os.stat_result | None:
@@ -39,9 +39,9 @@ def redirected_file() -> os.stat_result | None:
 
 
 def names(parse: Callable[[Iterable[str]], Iterable[str]] = parse_lines) -> Iterator[str]:
-    """Yield each name as it arrives, in a line or as `find -print0` writes it.
+    """Yield each name as it arrives, one per line or as written by `find -print0`.
 
-    `parse` finds the names in lines, which come without their ends. An interrupt ends the wait.
+    `parse` turns lines, without their ends, into names. An interrupt ends the wait.
     """
     if sys.stdin is None:  # the process was started with a closed stdin
         raise InputError("-: expected names on standard input, which is closed")
@@ -66,7 +66,7 @@ def _names(
     chunks: Queue[bytes | OSError] = Queue(_MAX_CHUNKS)
 
     def read() -> None:
-        # not through sys.stdin: a thread that waits in it would hold its lock at exit
+        # not through sys.stdin: a waiting thread would hold its lock at exit
         try:
             while chunk := os.read(descriptor, _CHUNK):
                 chunks.put(chunk)
@@ -88,7 +88,7 @@ def _names(
             raise InputError("-: expected names of pictures, one per line, got a line without end")
         if not end:
             if chunk and len(rest) < _CHUNK and b"\0" not in rest and b"\n" not in rest:
-                continue  # the first name may have more
+                continue  # the first name may be incomplete
             _refuse_archive(rest)
             end = b"\0" if _ends_names_with_nul(rest) else b"\n"
             if end == b"\n":
@@ -102,7 +102,7 @@ def _names(
 
 
 def _refuse_archive(content: bytes) -> None:
-    """Raise for an archive, whose first bytes look like a name that ends with NUL."""
+    """Raise for an archive, whose first bytes look like a NUL-terminated name."""
     is_tar = content.startswith(_TAR, _TAR_AT)
     if is_tar or content.startswith(_ZIP):
         raise InputError(
@@ -112,9 +112,9 @@ def _refuse_archive(content: bytes) -> None:
 
 
 def _ends_names_with_nul(content: bytes) -> bool:
-    """Tell whether names are separated as by `find -print0`, which may hold line ends.
+    """Return whether names are NUL-terminated as by `find -print0`; they may contain line ends.
 
-    The first file may be gone by now: then all that ends with NUL must be like a name.
+    The first file may no longer exist: then everything before a NUL must look like a name.
     """
     first, nul, _ = content.partition(b"\0")
     if not nul:
@@ -139,7 +139,7 @@ def _refuse_picture(content: bytes) -> None:
     first = content.partition(b"\n")[0]
     is_map = _MAP.match(content) is not None and not os.path.lexists(first.rstrip(b"\r"))
     is_binary = is_map or b"\0" in first or content.startswith(_GZIP)
-    if not is_binary and content[:1].isascii():  # a name may begin with BM, like a BMP file
+    if not is_binary and content[:1].isascii():  # a name may begin with BM, as a BMP file does
         return
     found = _format_of(content)
     if is_binary or found:

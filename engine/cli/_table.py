@@ -10,13 +10,13 @@ Cell = str | int | float
 def align(
     rows: Sequence[Sequence[Cell]], *, headings: Sequence[str] | None = None
 ) -> Iterator[str]:
-    """Yield the rows as lines, with numbers and the headings above them aligned right."""
+    """Yield the rows as lines, with numbers and their headings right-aligned."""
     texts = [[_text(cell) for cell in row] for row in rows]
     if headings is not None:
         texts.insert(0, list(headings))
         rows = [rows[0], *rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    forms: dict[tuple[bool, ...], str] = {}  # of a line, by which cells are texts
+    forms: dict[tuple[bool, ...], str] = {}  # format of a line, by which cells are text
     for row, line in zip(rows, texts, strict=True):
         are_texts = tuple([isinstance(cell, str) for cell in row])
         form = forms.get(are_texts)

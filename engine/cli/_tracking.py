@@ -1,4 +1,4 @@
-"""Options that follow objects from frame to frame, and what follows them during a run."""
+"""Options for object tracking, and the tracking of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engine.vision.result import Result
 
 _MOT_FOLDER = "img1"  # MOTChallenge keeps the frames of a sequence in SEQUENCE/img1
-_MOST_DIGITS = 9  # of the number of a frame; longer numbers are times
+_MOST_DIGITS = 9  # maximum for a frame number; longer numbers are times
 _SETTINGS = ("track_low", "track_lost", "anchor")
 
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_settings(track: argparse._ArgumentGroup, *, numbers: str = "") -> None:
-    """Add what is followed and counted; `numbers` stands for the number of a source."""
+    """Add the options of tracking and counting; `numbers` stands for the number of a source."""
     track.add_argument("--track", action="store_true", help="give each object an identity")
     track.add_argument(
         "--track-low",
@@ -71,7 +71,7 @@ def is_wanted(arguments: argparse.Namespace) -> bool:
 
 
 def has_any(arguments: argparse.Namespace) -> bool:
-    """Tell whether objects are followed; raise if settings of that are given in vain."""
+    """Return whether objects are tracked; raise if tracking options are given in vain."""
     if arguments.track or arguments.line or arguments.zone:
         return True
     for name in _SETTINGS:
@@ -81,7 +81,7 @@ def has_any(arguments: argparse.Namespace) -> bool:
 
 
 def plan(arguments: argparse.Namespace, *, lines: Sequence[str], zones: Sequence[str]) -> ScenePlan:
-    """Return what is followed and counted, given the texts of lines and zones."""
+    """Return the plan of tracking and counting, given the texts of lines and zones."""
     from engine.track import ScenePlan
     from engine.track.counting import checked_anchor
 
@@ -102,7 +102,7 @@ def plan(arguments: argparse.Namespace, *, lines: Sequence[str], zones: Sequence
 
 
 def plans(arguments: argparse.Namespace, count: int) -> list[ScenePlan]:
-    """Return the plans of several sources: a text that begins with 1: is for number 1 alone."""
+    """Return the plans of several sources; a text with the prefix 1: is for number 1 only."""
 
     def texts_of(number: int, option: str) -> list[str]:
         found = []
@@ -126,11 +126,11 @@ class Tracked(NamedTuple):
     """The pictures in which objects keep their identities: a video, or the pictures of a folder."""
 
     key: str
-    name: str  # of its output file, without an extension
+    name: str  # name of the output file without an extension
 
 
 def sequence_of(name: str, output: str, *, is_video: bool) -> Tracked:
-    """Return the sequence of a frame or picture, given its name and that of its outputs."""
+    """Return the sequence of a frame or picture, given its name and its output name."""
     if is_video:
         return Tracked(f"video {output}", output)
     folder = PurePath(name).parent
@@ -145,7 +145,7 @@ def sequence_of(name: str, output: str, *, is_video: bool) -> Tracked:
 def sequence_of_item(item: Item) -> Tracked:
     if item.frame:
         return sequence_of(item.frame.video, item.output, is_video=True)
-    # An archive is a folder of its own, also for members that are in none: in.tar#/a.png.
+    # An archive counts as a folder, even for members that are in none: in.tar#/a.png.
     archive = item.name.removesuffix(item.member)
     name = f"{archive}/{item.member}" if item.member else item.name
     return sequence_of(name, item.output, is_video=False)
@@ -153,13 +153,13 @@ def sequence_of_item(item: Item) -> Tracked:
 
 class _Numbering(NamedTuple):
     first: int
-    step: int  # between two frames, as a rule
+    step: int  # usual difference between two frames
 
 
 class FrameNumbers:
     """The numbers of frames at the ends of the names of pictures, such as img1/000012.jpg.
 
-    A folder has them if all of its pictures do, and if they rise in the order of reading.
+    A folder has frame numbers if all of its pictures do, in increasing order.
     """
 
     def __init__(self, known: Sequence[NamedMedia] = ()) -> None:
@@ -178,14 +178,14 @@ class FrameNumbers:
                 self._folders[key] = _Numbering(found[0], sorted(steps)[(len(steps) - 1) // 2])
 
     def of(self, item: Item) -> int | None:
-        """Return the number of a frame, or None; if the first one is 0, all are raised by one."""
+        """Return the number of a frame, or None; if the first one is 0, add one to all."""
         if (found := self._find(item)) is None:
             return None
         numbering, number = found
         return number + (numbering.first == 0)
 
     def frames_since_first(self, item: Item) -> float | None:
-        """Return the time of a frame in steps between two frames, or None."""
+        """Return the time of a frame in units of the step, or None."""
         if (found := self._find(item)) is None:
             return None
         numbering, number = found
@@ -210,7 +210,7 @@ def _natural(media: Media) -> list[tuple[int, str]]:
 
 
 class Following:
-    """Follow the objects of each video and of each folder of pictures on their own."""
+    """Tracks the objects of each video and of each folder of pictures separately."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._plan = plan(arguments, lines=arguments.line or (), zones=arguments.zone or ())
@@ -219,25 +219,25 @@ class Following:
         self._numbers = FrameNumbers()
         self._scenes: dict[str, Scene] = {}
         self._at_once = arguments.at_once
-        self._live: set[str] = set()  # the names of outputs
-        self._videos: list[str] = []  # the scenes of videos that may go on, the latest one last
+        self._live: set[str] = set()  # output names
+        self._videos: list[str] = []  # scenes of videos that may continue, latest last
 
     @property
     def threshold(self) -> float:
-        """The threshold of the detector, so that the tracker gets the boxes of low scores."""
+        """The detector's threshold: the tracker needs low-scoring boxes, too."""
         return self.about["track_low"]
 
     def in_frame_order(self, feed: Feed) -> Feed:
         """Sort the pictures of each folder by the numbers in their names: img2 is before img10.
 
-        The numbers of frames are their times from now on.
+        From then on, frame numbers count as times.
         """
         if not feed.found:
             return feed
         ordered: list[NamedMedia] = []
         for root, group in groupby(feed.found, lambda each: each.media.root):
             together = list(group)
-            if root is not None:  # a search found them; others are in the order that the user gave
+            if root is not None:  # found by a search; others keep the user's order
                 together.sort(key=lambda each: _natural(each.media))
             ordered += together
         self._numbers = FrameNumbers(ordered)
@@ -245,7 +245,7 @@ class Following:
         return replace(feed, sources=tuple(ordered), found=tuple(ordered))
 
     def take(self, item: Item, result: Result) -> Result:
-        """Return the boxes that have an identity."""
+        """Return the result with only the boxes that have an identity."""
         key = sequence_of_item(item).key
         self._forget_videos_before(item, key)
         if key not in self._scenes:
@@ -253,7 +253,7 @@ class Following:
         return self._scenes[key].follow(result, seconds=self._seconds(item))
 
     def fail(self, item: Item) -> None:
-        """Go on by a picture that could not be read."""
+        """Skip a picture that could not be read."""
         key = sequence_of_item(item).key
         self._forget_videos_before(item, key)
         scene = self._scenes.get(key)
@@ -261,9 +261,9 @@ class Following:
             scene.skip(seconds=self._seconds(item))
 
     def _forget_videos_before(self, item: Item, key: str) -> None:
-        """Drop the scenes of videos that have ended, as a run may have thousands.
+        """Drop the scenes of ended videos, as a run may have thousands.
 
-        Videos take turns, so that the one whose latest frame is oldest has ended.
+        Videos are interleaved, so the one with the oldest latest frame has ended.
         """
         if not item.frame or item.output in self._live:
             return

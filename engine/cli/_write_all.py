@@ -1,4 +1,4 @@
-"""Write the files of a report and print it, so that no failure of one loses another."""
+"""Write the files of a report and print it, even if some of that fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.errors import InputError
 def write_all(files: Iterable[Callable[[], object]], show: Callable[[], object]) -> None:
     """Write every file, then print; raise the first error when all is done.
 
-    The reader of stdout may have left, as `head` does, or the disk may be full.
+    The reader of stdout may have exited, as `head` does, or the disk may be full.
     """
     errors: list[Exception] = []
     for write in (*files, show):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from engine.cli._table import Cell
 
 JSON_VERSION = 1
-_MOST_WORKERS = 16  # by default
+_MOST_WORKERS = 16  # maximum default
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -148,7 +148,7 @@ def _measure(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_pictures(arguments: argparse.Namespace) -> None:
-    """Refuse options that have no use for a network whose input is no picture."""
+    """Refuse options that do not apply to a network whose input is not a picture."""
     given = [each for each in ("image", "video", "workers") if getattr(arguments, each) is not None]
     if arguments.decode != "auto":
         given.append("decode")
@@ -183,7 +183,7 @@ class _Report:
             "precision": workload.precision,
             "passes": list(workload.passes),
         }
-        self.failure: ImageError | None = None  # of a video; all else is measured
+        self.failure: ImageError | None = None  # a video's error; the rest is still measured
         self._tables: dict[str, list[dict[str, Any]]] = {}
         self._timings: dict[int, list[Timing]] = {}
         self._speeds: dict[str, dict[str, float]] = {}
@@ -208,7 +208,7 @@ class _Report:
         self._table(rows)
 
     def sources(self, arguments: argparse.Namespace, budget: TimeBudget) -> None:
-        """Show what bounds the way from arrays, files and a video to boxes."""
+        """Show the bottleneck of arrays, files and a video."""
         from tempfile import TemporaryDirectory
 
         from engine.backends.cpu.workers import thread_count
@@ -251,7 +251,7 @@ class _Report:
             self._print(hint)
 
     def _until_failure(self, measured: Iterator[SourceTimes]) -> Iterator[SourceTimes]:
-        """Yield what is measured before a video breaks off, and keep that error for the end."""
+        """Yield what is measured until a video fails, and keep that error for the end."""
         try:
             yield from measured
         except ImageError as error:
@@ -357,7 +357,7 @@ class _Report:
     def _note_speed(self, bar: str, batch: int, rate: float, *, group: str = "") -> None:
         self._speeds.setdefault(bar, {})[group or f"batch {batch}"] = rate
         forward = self._speeds.get("forward", {})
-        if not group and forward[f"batch {batch}"] < rate:  # the forward pass is at least so fast
+        if not group and forward[f"batch {batch}"] < rate:  # it is at least as fast
             forward[f"batch {batch}"] = rate
 
     def _table(self, rows: list[tuple[Cell, ...]], *, title: str = "") -> None:

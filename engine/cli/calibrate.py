@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.names and not arguments.check:
         raise InputError("--names: only with --check")
     _model.fill_in(arguments)
-    arguments.model = None  # its files are known now
+    arguments.model = None  # now replaced by its files
     files = _model.network(str(arguments.cfg)), arguments.weights
     path = arguments.output or str(scales_file.path_beside(arguments.weights))
     if is_picture(Path(path).name):

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     except EngineError as error:
         if error.exit_code != FAILED:
             raise
-        raise InputError(str(error)) from error  # 1 means that a layer differs
+        raise InputError(str(error)) from error  # status 1 is reserved for a differing layer
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -101,7 +101,7 @@ def _metavar(action: argparse.Action) -> str:
 def _fish_name(spelling: str) -> str:
     if spelling.startswith("--"):
         return f"-l {spelling[2:]}"
-    return f"-s {spelling[1:]}" if len(spelling) == 2 else f"-o {spelling[1:]}"  # -thresh is old
+    return f"-s {spelling[1:]}" if len(spelling) == 2 else f"-o {spelling[1:]}"  # such as -thresh
 
 
 def _quoted(text: str) -> str:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from engine.vision.image import Decoder
 
 _MAX_CONFUSED = 5
-_KEEP_ALL = 1.0  # no IoU exceeds it
-_MIN_SCORE, _THRESHOLD = 0.005, 0.25  # of what is ranked, and of what is counted
+_KEEP_ALL = 1.0  # an IoU threshold that suppresses nothing
+_MIN_SCORE, _THRESHOLD = 0.005, 0.25  # for the ranking, and for the counts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     min_score, threshold = _scores(arguments)
     rules = Rules(arguments.method, arguments.match_iou, threshold, arguments.points)
     if rules.method == "darknet" and arguments.resize == "cfg":
-        arguments.resize = "exact"  # the same with darknet's rounding: IoUs depend on it
+        arguments.resize = "exact"  # with darknet's rounding, because IoUs depend on it
     source = _source(arguments)
     _check_truth_options(arguments, source)
     document = JsonReport.of(arguments, [source, arguments.detections])
@@ -206,7 +206,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _scores(arguments: argparse.Namespace) -> tuple[float, float]:
-    """Return the lowest score that is ranked, and that of the counts, which need all above it."""
+    """Return the lowest ranked score, and the threshold of the counts, which need all above it."""
     from engine.arguments import fraction
 
     least, counted = arguments.min_score, arguments.threshold
@@ -238,7 +238,7 @@ def _source(arguments: argparse.Namespace) -> str:
 
 
 def _check_truth_options(arguments: argparse.Namespace, source: str) -> None:
-    """Refuse the option of another kind of ground truth."""
+    """Refuse options for another kind of ground truth."""
     if _is_coco(source) and arguments.labels:
         raise InputError(f"--labels: {shown(source)} holds its labels itself. Leave --labels out")
     if arguments.images and not _is_coco(source):
@@ -272,12 +272,12 @@ def _truth(arguments: argparse.Namespace, source: str, names: Sequence[str] | No
 
 
 def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -> GroundTruth:
-    """Read the ground truth for a detector; if that has no names, those of a COCO file are used."""
+    """Read the ground truth; a detector without class names takes those of a COCO file."""
     from engine.evaluate.coco_files import class_numbers, is_name, matched_in_order
 
     if _is_coco(source) and not any(map(is_name, detector.labels)):
         truth = _truth(arguments, source, None)
-        is_numbered = len(class_numbers(truth.names)) == len(truth.names)  # "class 10" is class 10
+        is_numbered = len(class_numbers(truth.names)) == len(truth.names)  # "class 10" is number 10
         if not is_numbered and len(truth.names) == len(detector.labels):
             remarks = matched_in_order(shown(source), truth.names, detector.labels)
             truth.remarks.extend(remarks)
@@ -298,7 +298,7 @@ def _protect_inputs(truth: GroundTruth, document: JsonReport | None, curves: Pat
 def _examples_from_detector(
     detector: Detector, truth: GroundTruth, method: str
 ) -> tuple[list[Example], list[ImageError]]:
-    """Run the detector; also return the errors of pictures, some of which have a result."""
+    """Run the detector; also return the pictures' errors, some of which come with a result."""
     from engine.evaluate import darknet
     from engine.evaluate.examples import Detections, Example
     from engine.evaluate.ground_truth import size_problem
@@ -317,7 +317,7 @@ def _examples_from_detector(
             failures.append(result)
             if result.result is None:
                 continue
-            result = result.result  # its objects count as missed
+            result = result.result  # empty: its objects count as missed
         if entry.size is not None and entry.size != result.size:
             truth.problems.append(size_problem(entry.path, entry.size, result.size))
         if in_darknet_order:
@@ -360,7 +360,7 @@ def _labelled(source: str, names: Sequence[str]) -> GroundTruth:
 def _examples_from_file(
     arguments: argparse.Namespace, truth: GroundTruth
 ) -> tuple[list[Example], list[ImageError]]:
-    """Read a results file; a picture is read only if its size is not known."""
+    """Read a results file; read a picture only if its size is unknown."""
     from engine.evaluate.coco_files import read_results
     from engine.evaluate.examples import Detections, Example
     from engine.vision.image import read
@@ -393,7 +393,7 @@ def _picture(path: str, *, orient: bool, decoder: Decoder | None) -> Image.Image
 
 @contextmanager
 def _decoder(arguments: argparse.Namespace) -> Iterator[Decoder | None]:
-    """Yield what decodes untrusted pictures in a process of its own; None for trusted ones."""
+    """Yield a decoder in a separate process for untrusted pictures; None for trusted ones."""
     from engine.vision.decode_pool import DecodePool
 
     with closing(DecodePool(1)) if arguments.untrusted else nullcontext() as pool:
@@ -401,7 +401,7 @@ def _decoder(arguments: argparse.Namespace) -> Iterator[Decoder | None]:
 
 
 def _new_folder(arguments: argparse.Namespace, option: str) -> Path | None:
-    """Create a folder before the evaluation, so that an error does not waste it."""
+    """Create a folder early, so that an error does not waste the evaluation."""
     name = getattr(arguments, option)
     if name is None:
         return None

@@ -183,7 +183,7 @@ def run(arguments: argparse.Namespace) -> int:
         access_log or nullcontext(),
         server.bind(arguments.host, arguments.port) as bound,
         _darknet_ports(arguments, access) as ports,
-        closing(_decoders(arguments)) as decoders,  # before there is a GPU or a thread
+        closing(_decoders(arguments)) as decoders,  # before any GPU context or thread exists
     ):
         chosen = {name: getattr(arguments, name) for name in ("threshold", "nms", "top_k", "read")}
         chosen |= _model.tiling(arguments) | _sources.decoding(arguments)
@@ -233,7 +233,7 @@ def _darknet_ports(arguments: argparse.Namespace, access: Access) -> Iterator[Da
 
 
 def _exit_at_once() -> None:
-    """End the process without waiting for its threads: they may decode for a long time."""
+    """End the process without waiting for its threads, which may decode for a long time."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -281,7 +281,7 @@ def _access(arguments: argparse.Namespace) -> tuple[Access, AccessLog | None]:
 
 
 def _access_log(arguments: argparse.Namespace) -> str:
-    """Return the file of the access log; refuse to add lines to a file that the server reads."""
+    """Return the access log's path; refuse a file that the server reads."""
     path: str = arguments.access_log
     inputs = [*_model.files(arguments), arguments.token_file, *arguments.source]
     if path != "-" and ReservedPaths(inputs).is_input(path):

@@ -22,7 +22,7 @@ from engine.errors import InputError
 if TYPE_CHECKING:
     from engine.backends.cuda.device import CudaDevice
 
-_MOST_BYTES = 64 << 20  # of a file of choices
+_MOST_BYTES = 64 << 20  # maximum size of a file of choices
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

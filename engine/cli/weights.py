@@ -23,7 +23,7 @@ from engine.files.naming import shown
 if TYPE_CHECKING:
     from engine.cli._table import Cell
 
-_SEEN = 0  # darknet's partial resets the counter
+_SEEN = 0  # as darknet's partial command resets the counter
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Darknet's commands as they are typed: its order of arguments, its options, its output.
+"""Darknet's commands with darknet's own syntax, options and output.
 
 options.py   the options that darknet accepts, and what becomes of them here
 files.py     DATA CFG WEIGHTS IMAGE, and what the .data file names

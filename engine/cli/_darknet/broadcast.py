@@ -1,4 +1,4 @@
-"""-mjpeg_port and -json_port: send each frame to everybody who connects, as darknet does."""
+"""-mjpeg_port and -json_port: send each frame to every connected client, as darknet does."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from engine.errors import InputError
 from engine.vision import darknet_streams
 from engine.vision.darknet_streams import Framing
 
-_SECONDS = 0.4  # darknet's limit for one part; a client that is slower is disconnected
+_SECONDS = 0.4  # darknet's limit for one part; slower clients are disconnected
 _MAX_CLIENTS = 32
 
 
 class Broadcast:
-    """A port whose clients all get the same parts, from the part on at which they connect."""
+    """A port that sends the same parts to all clients, from the time they connect."""
 
     def __init__(self, option: str, port: int, framing: Framing) -> None:
         if not 0 < port < 65536:
@@ -38,7 +38,7 @@ class Broadcast:
         while len(self._clients) < _MAX_CLIENTS:
             try:
                 client, _ = self._listener.accept()
-            except OSError:  # nobody is waiting
+            except OSError:  # no connection is pending
                 break
             self._send_to(client, self._framing.header() + self._framing.first + part)
 
@@ -51,7 +51,7 @@ class Broadcast:
             client.close()
 
     def _send_to(self, client: socket.socket, content: bytes) -> None:
-        """Send and keep the client, or disconnect it; what it has sent is read and ignored."""
+        """Send a part, and disconnect a client that fails; input from it is discarded."""
         try:
             client.setblocking(False)
             with suppress(BlockingIOError):

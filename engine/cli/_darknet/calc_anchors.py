@@ -14,7 +14,7 @@ from engine.files.naming import shown
 
 _ANCHORS, _COUNTERS = "anchors.txt", "counters_per_class.txt"
 _MAX_CLASSES = 100_000
-_LARGE = 32  # networks up to this width have anchors in cells, with decimals
+_LARGE = 32  # up to this width, anchors are in cells, with decimals
 
 
 def run(arguments: argparse.Namespace, data: str) -> int:

@@ -17,7 +17,7 @@ from engine.files.naming import escaped, shown
 
 
 def predict(arguments: argparse.Namespace, model: Files) -> int:
-    """Print the best classes of pictures; without a picture, of names on standard input."""
+    """Print the best classes of the picture, or of pictures named on standard input."""
     import numpy as np
 
     options = _options(model)
@@ -55,7 +55,7 @@ def predict(arguments: argparse.Namespace, model: Files) -> int:
 
 
 def valid(arguments: argparse.Namespace, model: Files) -> int:
-    """Print the accuracy after each picture of the `valid` list, whose paths contain the label."""
+    """Print the accuracy after each picture of the `valid` list; its path contains the label."""
     import numpy as np
 
     from engine.darknet.names import find_file, read_names

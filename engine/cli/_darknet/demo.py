@@ -53,7 +53,7 @@ def run(
                 print_stderr(f"Error: {item.source}")
                 return FAILED
             taken = network.read(detector, item.source, has_letterbox=arguments.letter_box)
-            # darknet takes -thresh for class trees, too
+            # darknet uses -thresh for class trees, too
             found = network.candidates(detector, taken, threshold=threshold, hierarchy=threshold)
             if found.error:
                 print_stderr(f"Error: {found.error}")
@@ -92,7 +92,7 @@ def _frames(video: str | None, camera: int) -> Iterator[Item]:
 
 @dataclass
 class _Rate:
-    """Frames per second: smoothed, and as the average of some seconds."""
+    """The frame rate: smoothed, and averaged over several seconds."""
 
     now: float = 0.0
     average: float = 0.0

@@ -1,4 +1,4 @@
-"""What `detector demo` writes and sends: a video, pictures, JSON, and ports for other programs."""
+"""The outputs of `detector demo`: a video, pictures, JSON, and network ports."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from engine.sources.video_writer import VideoWriter
     from engine.vision.result import Result
 
-_JPEG_QUALITY = 40  # of the frames for browsers, as in darknet
+_JPEG_QUALITY = 40  # darknet's value for frames sent to browsers
 
 
 class Shown(NamedTuple):
-    """One frame with its objects; `drawn` has the boxes unless -dontdraw_bbox asks for none."""
+    """One frame with its objects; `drawn` shows the boxes unless -dontdraw_bbox is given."""
 
     number: int  # from 1
     item: Item
@@ -59,7 +59,7 @@ class DemoOutputs:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Open all outputs; complete them at the end and after an interrupt."""
+        """Open all outputs; complete them at the end, even after an interrupt."""
         if self._video_path:
             check_output("-out_filename", self._video_path, self._reserved, overwrite=True)
         if self._prefix:

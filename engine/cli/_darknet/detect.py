@@ -1,4 +1,4 @@
-"""Run darknet's `detect CFG WEIGHTS [IMAGE]`, which reads cfg/coco.data for the names."""
+"""Run darknet's `detect CFG WEIGHTS [IMAGE]`, which takes the names from cfg/coco.data."""
 
 from __future__ import annotations
 

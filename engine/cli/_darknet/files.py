@@ -1,4 +1,4 @@
-"""The files that darknet's commands name: DATA CFG WEIGHTS IMAGE, in this order."""
+"""The file arguments of darknet's commands: DATA CFG WEIGHTS IMAGE, in this order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Files(NamedTuple):
-    """Without a `picture`, names are read from stdin."""
+    """The files of a command; without a `picture`, names are read from stdin."""
 
     data: str  # "" for commands without it
     cfg: str
@@ -25,7 +25,7 @@ class Files(NamedTuple):
 
 
 def parse(command: str, words: Sequence[str], *, has_data: bool = True) -> Files:
-    """Return the files that the words after a command name."""
+    """Parse the words after a command as file names."""
     expected = ["DATA"] * has_data + ["CFG", "WEIGHTS"]
     if not len(expected) <= len(words) <= len(expected) + 1:
         got = " ".join(map(shown, words)) or "nothing"
@@ -43,7 +43,7 @@ def parse(command: str, words: Sequence[str], *, has_data: bool = True) -> Files
 
 
 def pictures(picture: str | None) -> Iterator[str]:
-    """Yield the picture; without one, ask for names on standard input as darknet does."""
+    """Yield the picture, or else prompt for names on standard input as darknet does."""
     if picture is not None:
         yield picture
         return
@@ -80,7 +80,7 @@ def listed(data: str, key: str) -> list[str]:
 
 
 def write(path: str | Path, content: bytes, reserved: ReservedPaths, *, option: str) -> None:
-    """Write a file that darknet replaces, too, unless it is one that the run uses."""
+    """Write a file, replacing an existing one as darknet does, unless the run uses it."""
     from engine.files.atomic import write_new
 
     reserved.reserve(option, str(path))

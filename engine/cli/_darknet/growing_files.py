@@ -1,4 +1,4 @@
-"""Several text files that grow together: a thousand classes need no thousand open files."""
+"""Many text files that grow together without keeping all of them open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_PENDING = 100_000  # lines in memory
 
 
 class GrowingFiles:
-    """Files that appear when the `with` block ends; existing ones are replaced, as by darknet."""
+    """Files that appear when the `with` block ends; existing ones are replaced, as in darknet."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from engine.files.naming import shown
 
 
 def labels_of(path: str, classes: int) -> list[tuple[int, list[float]]]:
-    """Return class, x, y, width and height of the objects in a picture; report what is wrong."""
+    """Return class, x, y, width and height of the objects in a picture; print problems."""
     from engine.evaluate.dataset import find_labels, usual_label_file
     from engine.evaluate.yolo_labels import read_lines
 
@@ -27,7 +27,7 @@ def labels_of(path: str, classes: int) -> list[tuple[int, list[float]]]:
 
 
 def warn_of_labels_of_others(paths: Iterable[str]) -> None:
-    """Print a line about label files that detect wrote for pictures of other names.
+    """Warn about label files that detect wrote for pictures with other names.
 
     Darknet goes by names alone; `engine evaluate` goes by the record next to such files.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from engine.arrays import Array
 
-_HIDDEN = "dont_show"  # darknet shows no class whose name begins so
+_HIDDEN = "dont_show"  # prefix of class names that darknet does not show
 
 
 def predicted(path: str, milliseconds: float) -> str:

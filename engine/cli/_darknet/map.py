@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engine.evaluate.examples import Example
     from engine.evaluate.score import Report
 
-_THRESHOLD = 0.005  # darknet's, for the curve
+_THRESHOLD = 0.005  # darknet's threshold for the curve
 _HIERARCHY = 0.0
 _AT_ONCE = 4  # pictures that darknet reads at a time; it counts them on stderr
 _PROGRESS = 100  # detections
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace, model: Files, *, options: dict[str, str])
 
 
 def _example(path: str, rows: Array, difficult: str | None, *, classes: int) -> Example:
-    """Return a picture of the size 1 x 1, since all boxes are relative to it."""
+    """Return an example of size 1 x 1, since all boxes are relative to the picture."""
     import numpy as np
 
     from engine.evaluate.examples import Detections, Example, Objects
@@ -134,7 +134,7 @@ def closing_lines(report: Report) -> Iterator[str]:
 
 
 def _share(part: int, whole: int) -> float:
-    """Return a quotient as float32, as darknet's: 26 / 80 is printed as 0.32."""
+    """Return a quotient in float32 as darknet computes it: 26 / 80 is printed as 0.32."""
     import numpy as np
 
     return float(np.float32(part) / np.float32(whole)) if whole else math.nan

@@ -1,4 +1,4 @@
-"""A network as darknet's commands run it: one picture after another, resized as darknet does."""
+"""A network as darknet's commands run it: one picture at a time, resized as darknet does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.vision.image import Picture, Source
     from engine.vision.resize import Placement
 
-NMS = 0.45  # darknet's own constant
+NMS = 0.45  # darknet's constant
 _CPU, _FIRST_GPU = -1, 0
 _LAYER_TYPES = {"region": 27, "yolo": 28, "Gaussian_yolo": 29}  # darknet's numbers
 _NMS_NUMBERS = {"default": 0, "greedynms": 1, "diounms": 2, "cornersnms": 3}
@@ -29,17 +29,17 @@ _NMS_NUMBERS = {"default": 0, "greedynms": 1, "diounms": 2, "cornersnms": 3}
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What the network found in a picture: candidate rows relative to it, in darknet's order."""
+    """The candidate rows of a picture, relative to it and in darknet's order."""
 
     picture: Picture
     rows: Array
     milliseconds: float
-    error: ImageError | None = None  # then there are no rows
+    error: ImageError | None = None  # if set, there are no rows
 
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """A picture in the size of the network."""
+    """A picture resized to the network's input."""
 
     picture: Picture
     pixels: Array
@@ -55,14 +55,14 @@ def load(
 ) -> Detector:
     """Load the network on the device that -i and -nogpu name; without a GPU, the first is the CPU.
 
-    Numbers are darknet's own: EXIF orientation is ignored, and resizing keeps its rounding.
+    Results match darknet's: EXIF orientation is ignored, and resizing rounds as in darknet.
     """
     import engine
 
     number = _CPU if arguments.nogpu else arguments.i
     device = "auto" if number in (None, _FIRST_GPU) else "cpu" if number < 0 else f"cuda:{number}"
     data = (files.data or None) if names is None else None
-    # only to have them checked: the commands pass their own, which depend on the command
+    # only for validation: each command passes its own values later
     given = {"threshold": arguments.thresh, "hierarchy": arguments.hier, "nms": arguments.nms}
     try:
         detector = engine.load(
@@ -85,10 +85,10 @@ def load(
 def heading(
     detector: Detector, files: Files, *, has_time: bool = False, trains: bool = False
 ) -> Iterator[str]:
-    """Yield the lines that darknet prints when it has read a network.
+    """Yield the lines that darknet prints after reading a network.
 
-    Its detector commands set the batch and the time steps to 1, `has_time` keeps the .cfg's steps,
-    and `trains` stands for commands that read the network as for training.
+    Darknet's detector commands set batch and time steps to 1. `has_time` keeps the time steps of
+    the .cfg; `trains` is for commands that read the network as for training.
     """
     from engine.darknet import cfg, weights
 
@@ -118,7 +118,7 @@ def heading(
 
 
 def _whole(options: dict[str, str], key: str) -> int:
-    """Return an option of [net] that only training uses, and that is therefore not checked."""
+    """Return an integer option of [net] that only training uses and that was not validated."""
     digits = re.match("[0-9]{1,9}", options.get(key, "1"))
     return max(int(digits[0]), 1) if digits else 1
 
@@ -130,13 +130,13 @@ def detection_layers(detector: Detector) -> Iterator[str]:
 
 
 def suppression(detector: Detector, threshold: float | None, *, usual: float = NMS) -> Suppression:
-    """Return the .cfg's kind of NMS with darknet's constant, or with -nms; 0 switches it off."""
+    """Return the .cfg's kind of NMS with darknet's threshold or -nms; 0 switches it off."""
     chosen = usual if threshold is None else threshold
     return replace(detector.suppression, threshold=chosen or None)
 
 
 def read(detector: Detector, source: Source, *, has_letterbox: bool = False) -> Input:
-    """Read and resize a picture; raises its ImageError."""
+    """Read and resize a picture, or raise ImageError."""
     from engine.vision import image, resize
 
     picture = image.read(source, channels=detector.graph.net.channels, orient=False)
@@ -147,7 +147,7 @@ def read(detector: Detector, source: Source, *, has_letterbox: bool = False) -> 
 def candidates(
     detector: Detector, taken: Input, *, threshold: float, hierarchy: float = 0.5
 ) -> Found:
-    """Run the network; the rows are those before NMS, relative to the picture.
+    """Run the network; return the rows before NMS, relative to the picture.
 
     If a score is not finite, the result has an error and no rows; darknet reports nothing then.
     """
@@ -162,7 +162,7 @@ def candidates(
 
 
 def read_all(detector: Detector, paths: Sequence[str]) -> Iterator[tuple[str, Input | ImageError]]:
-    """Read pictures ahead of the network; an error takes the place of an unreadable one."""
+    """Read pictures ahead of the network; yield an error in place of an unreadable one."""
     from engine.concurrency.pipeline import pipelined
 
     def read_one(path: str) -> tuple[str, Input | ImageError]:

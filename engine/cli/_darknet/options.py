@@ -1,4 +1,4 @@
-"""Darknet's options: those that its own commands take here, and hints for all other commands."""
+"""Darknet's options: those that darknet's commands accept here, and hints for other commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Option(NamedTuple):
     help: str
 
 
-# Darknet's commands parse all of these, also those that one of them does not need.
+# Every darknet command parses all of these, even those that it does not need.
 OPTIONS = (
     Option("-thresh", float, "minimum score (0.25; yolo 0.2, detect 0.24)"),
     Option("-hier", float, "threshold in a class tree (0.5)"),
@@ -48,7 +48,7 @@ OPTIONS = (
     Option("-nogpu", None, "run on the CPU"),
 )
 
-# These steer windows, training or darknet's own diagnosis, so that no result depends on them.
+# These control windows, training or darknet's diagnostics; results do not depend on them.
 IGNORED = (
     *(Option(name, None, "no effect here") for name in (
         *("-dont_show", "-show", "-show_imgs", "-benchmark", "-benchmark_layers", "-map", "-clear"),
@@ -59,7 +59,7 @@ IGNORED = (
     )),
 )  # fmt: skip
 
-# hank-ai's fork ignores dashes and underscores in options, and has these names of its own.
+# hank-ai's fork ignores dashes and underscores in options, and adds these names.
 _FORK = {
     "camera": "-c",
     "threshold": "-thresh",
@@ -67,14 +67,14 @@ _FORK = {
     "noshow": "-dont_show",
 }
 
-# Commands of darknet that have another name here.
+# Darknet commands that have another name here.
 COMMANDS = {"ops": "info", "speed": "benchmark", "partial": "weights cut"}
 
 NO_TRAINING = "the engine runs networks and does not train them"
 
 _NOT_NEEDED = "not needed"
 
-# The equivalent of an option in all other commands.
+# Equivalents of darknet's options in all other commands.
 EQUIVALENTS = {
     "-thresh": "--threshold",
     "-hier": "--hierarchy",
@@ -99,7 +99,7 @@ EQUIVALENTS = {
     "-points": "--points",
 }
 
-# The equivalent of options and commands of ultralytics, whose names are near to others of ours.
+# Equivalents of ultralytics' options and commands whose names resemble other names here.
 _ULTRALYTICS = {
     "--source": "the pictures, without an option",
     "--project": "-o DIR",
@@ -152,7 +152,7 @@ class _StoreFirst(argparse.Action):
 
 
 def add_action(parser: argparse.ArgumentParser, actions: Collection[str], files: str) -> None:
-    """Add the arguments of a command with actions, such as detector test."""
+    """Add the arguments of a command that has actions, such as detector test."""
     parser.add_argument("action", metavar="ACTION", help=", ".join(actions))
     parser.add_argument("files", nargs="*", metavar=files, help="in darknet's order")
     add_arguments(parser)
@@ -172,9 +172,9 @@ def run_action(command: str, arguments: argparse.Namespace, actions: Actions) ->
 
 
 def after_command(argv: Sequence[str]) -> list[str]:
-    """Return a command line with -i N and -nogpu, which darknet finds anywhere, after its command.
+    """Move -i N and -nogpu, which darknet accepts anywhere, to the place after the command.
 
-    Options of a command come after it here, and only some commands have these two.
+    Here options follow their command, and only some commands have these two.
     """
     end = 0
     while end < len(argv) and argv[end] in ("-i", "-nogpu"):
@@ -183,14 +183,14 @@ def after_command(argv: Sequence[str]) -> list[str]:
 
 
 def is_typed_for_darknet(argv: Sequence[str], known: Collection[str]) -> bool:
-    """Return whether options are darknet's, and none is a long one that a command of ours knows."""
+    """Return whether options are darknet's, and none is a long option known to a command here."""
     darknets = {option.name for option in (*OPTIONS, *IGNORED)} - set(known)
     has_ours = any(word[:2] == "--" and word.partition("=")[0] in known for word in argv)
     return not has_ours and any(word in darknets for word in argv)
 
 
 def respelled(argv: Sequence[str], known: Collection[str]) -> list[str]:
-    """Return the words of a darknet command with options as AlexeyAB spells them."""
+    """Return the words of a darknet command with its options in AlexeyAB's spelling."""
     if OPTIONS[0].name not in known:
         return list(argv)
     usual = {_letters(option.name): option.name for option in (*OPTIONS, *IGNORED)} | _FORK
@@ -207,7 +207,7 @@ def _letters(name: str) -> str:
 
 
 def refuse(argv: Sequence[str], known: Collection[str]) -> None:
-    """Raise an error for options that argparse would read as another one: -out as -o ut."""
+    """Raise an error for options that argparse would misread, such as -out as -o ut."""
     takes_darknets = OPTIONS[0].name in known
     for word in argv:
         if word.partition("=")[0] in known:

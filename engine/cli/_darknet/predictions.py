@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from engine.vision.result import Result
 
 _FILE = Path("predictions.jpg")
-_OPTION = "the drawing"  # in errors
-_MIN_SCORE = 0.005  # of darknet's JSON, whatever -thresh is
+_OPTION = "the drawing"  # how errors call the file
+_MIN_SCORE = 0.005  # for darknet's JSON, regardless of -thresh
 
 
 def result_of(detector: Detector, picture: Picture, rows: Array) -> Result:
-    """Return the rows as a result in the same order, without the classes that are not shown."""
+    """Convert rows to a result in the same order, without the classes that are not shown."""
     from engine.vision.result import Result
     from engine.vision.rows import boxes_of
 
@@ -40,21 +40,21 @@ def result_of(detector: Detector, picture: Picture, rows: Array) -> Result:
 
 
 class Drawing:
-    """The file predictions.jpg, which is replaced as by darknet unless it is read.
+    """The file predictions.jpg, which is replaced as in darknet unless it is an input.
 
-    Names on stdin may name it after it has been replaced: then the `with` block puts it back.
+    If stdin names it after it was replaced, the `with` block restores it.
     """
 
     def __init__(self, reserved: ReservedPaths) -> None:
         self._reserved = reserved
-        self._results_in = lru_cache(maxsize=None)(files_in)  # as they were before this run
+        self._results_in = lru_cache(maxsize=None)(files_in)  # cached, so as of before this run
         self._is_own = _FILE.is_file() and str(_FILE) not in self._results_in(".")
         self._kept: KeptFile | None = None
         if not reserved.is_input(_FILE):
             reserved.reserve(_OPTION, str(_FILE))
 
     def pictures(self, picture: str | None) -> Iterator[str]:
-        """Yield the picture, or the names on stdin without those of earlier outputs."""
+        """Yield the picture, or the names on stdin except those of earlier outputs."""
         for name in files.pictures(picture):
             if picture is None and self._is_result(name):
                 print_stderr(f"{shown(name)}: is an output of a run, which is not read")

@@ -1,4 +1,4 @@
-"""`detector recall`: how many labelled objects some box of any class covers."""
+"""`detector recall`: how many labelled objects are covered by a box of any class."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(
     with network.load(arguments, model, names=names) as detector:
         print(*network.heading(detector, model), sep="\n", flush=True)
         chosen = network.suppression(detector, arguments.nms, usual=_NMS)
-        suppression = replace(chosen, kind="default")  # whatever the .cfg says, as in darknet
+        suppression = replace(chosen, kind="default")  # darknet ignores the .cfg's kind here
         for number, (path, taken) in enumerate(network.read_all(detector, paths)):
             if isinstance(taken, ImageError):
                 print_stderr(f"Error: {taken}")

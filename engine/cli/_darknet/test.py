@@ -29,7 +29,7 @@ def run(
     threshold: float,
     names: str | Path | Sequence[str] | None = None,
 ) -> int:
-    """Run the pictures and return the exit status; `threshold` is that without -thresh."""
+    """Run the pictures and return the exit status; `threshold` is the default of -thresh."""
     threshold = threshold if arguments.thresh is None else arguments.thresh
     failures = 0
     reserved = ReservedPaths(files.read_by(model, names), stdin=model.picture is None)
@@ -84,7 +84,7 @@ def _run_one(
 
 
 def _save_labels(path: str, rows: Array) -> None:
-    """Write the label file of a picture; darknet would replace one that was there before."""
+    """Write the label file of a picture; unlike darknet, refuse to replace a different one."""
     from engine.evaluate.dataset import find_labels, usual_label_file
     from engine.files.atomic import write_new
 
@@ -101,7 +101,7 @@ def _save_labels(path: str, rows: Array) -> None:
 def document_at(
     option: str, path: str | None, reserved: ReservedPaths
 ) -> Iterator[DarknetDocument | None]:
-    """Open a JSON file; it is complete after an interrupt, too, and removed after an error."""
+    """Open a JSON file; complete it even after an interrupt, and remove it after an error."""
     if path is None:
         yield None
         return

@@ -42,11 +42,11 @@ class Box(NamedTuple):
 
 
 class Style(NamedTuple):
-    """A form of the results; `line` is given the number and the path of the picture."""
+    """A format of the results; `line` receives the number and the path of the picture."""
 
-    default: str  # in place of -out
+    default: str  # used without -out
     line: Callable[[int, str, Box], str]
-    origin: int = 0  # the coordinates of the first pixel
+    origin: int = 0  # the coordinate of the first pixel
     begin: str = ""
     end: str = ""
     separator: str = ""  # between lines
@@ -122,7 +122,7 @@ def _boxes(found: network.Found, style: Style, suppression: Suppression) -> Iter
 
     size = np.array(found.picture.size, np.float32)
     rows = found.rows.copy()
-    rows[:, :4] *= np.tile(size, 2)  # before NMS, which may look at distances
+    rows[:, :4] *= np.tile(size, 2)  # before NMS, which may depend on distances
     boxes = boxes_of(suppress_rows(rows, suppression))
     xywh = boxes.xywh
     centre, half = xywh[:, :2].astype(np.float64) + style.origin, xywh[:, 2:] / 2.0

@@ -1,4 +1,4 @@
-"""`yolo test`: the command for YOLO v1, which prints boxes in the order of the grid."""
+"""`yolo test`: the command for YOLOv1, which prints boxes in the order of the grid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.errors import ImageError, InputError
 from engine.files.naming import escaped
 
 THRESHOLD, _NMS = 0.2, 0.4  # darknet's
-NAMES = bundled.folder("cfg") / "voc.names"  # darknet has them in its source
+NAMES = bundled.folder("cfg") / "voc.names"  # hard-coded in darknet
 
 
 def run(arguments: argparse.Namespace, model: Files) -> int:

@@ -1,1 +1,1 @@
-"""Sinks for the results of a run: one module for each kind of output."""
+"""Sinks for the results of a run, one module for each kind of output."""

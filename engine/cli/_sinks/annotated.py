@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 def is_one_file(target: str) -> bool:
-    """Tell whether -o names a single picture or video instead of a folder."""
+    """Return whether -o names a single picture or video instead of a folder."""
     path = Path(target)
     is_video = path.suffix.lower() in VIDEO_EXTENSIONS
     return not path.is_dir() and (is_video or format_of(path) is not None)
 
 
 def _refuse_other_files(target: str) -> None:
-    """Refuse a name that looks like a file which cannot be written, so no folder is made of it."""
+    """Refuse a name with the extension of an unwritable file, which would become a folder."""
     path = Path(target)
     if target == "-":
         raise InputError("-o -: expected a folder or a file: pictures do not go to stdout")
@@ -66,22 +66,23 @@ class Annotated(Sink):
     ) -> None:
         """Create the sink; `known` holds the pictures and videos known in advance.
 
-        The frames of `at_once` videos take turns. The record of a single file says that it `holds`.
+        The frames of `at_once` videos are interleaved. `holds` is what the record says of a single
+        file.
         """
         self._holds = holds
         self._existing = existing
-        self._hint = hint  # if a file exists
+        self._hint = hint  # shown if a file exists
         self._show_tiles = show_tiles
         self._file: Path | None = None
-        self._is_file_due = False  # what is there is to be replaced
+        self._is_file_due = False  # whether the existing file is to be replaced
         self._file_shows_more = False
         self._is_cut_short = False
-        self._source = ""  # of the single file, once it is known
+        self._source = ""  # source of the single file, once known
         self._at_once = at_once
-        self._videos: dict[str, VideoWriter] = {}  # by the names of outputs, the latest one last
-        self._live = {output for media, output in known if media.is_live}  # read at once
+        self._videos: dict[str, VideoWriter] = {}  # by output name, the latest last
+        self._live = {output for media, output in known if media.is_live}  # read concurrently
         self._reserved = reserved
-        self._sources: set[str] = set()  # that were written to the single file
+        self._sources: set[str] = set()  # sources written to the single file
         if is_one_file(target):
             if Path(target).suffix.lower() in VIDEO_EXTENSIONS:
                 check_extension(target, "-o ")
@@ -135,7 +136,7 @@ class Annotated(Sink):
 
     def fail(self, item: Item, error: ImageError) -> None:
         if error.result is not None and item.frame and self._takes_videos:
-            self.take(item, error.result, 0)  # the video goes on
+            self.take(item, error.result, 0)  # the video continues
             return
         if item.is_picture:
             self._finish_videos()
@@ -181,7 +182,7 @@ class Annotated(Sink):
         return video
 
     def _finish_videos(self, *, but: int = 0) -> None:
-        """Complete the videos before this picture, except live ones and the `but` latest."""
+        """Complete the videos so far, except live ones and the `but` latest."""
         over = [each for each in self._videos if each not in self._live]
         for output in over[: max(0, len(over) - but)]:
             self._videos.pop(output).finish()
@@ -215,7 +216,7 @@ class Annotated(Sink):
             raise InputError(f"-o {shown(str(self._file))}: expected {expected}, got {got}")
 
     def _check_source(self, name: str) -> None:
-        """Refuse to go on in a file that an earlier run has made of another source."""
+        """Refuse to resume a file that an earlier run made from another source."""
         if self._existing != "resume" or self._file is None or not self._file.exists():
             return
         source = source_of_file(self._file)
@@ -233,7 +234,7 @@ class Annotated(Sink):
 def _name_for(source: NamedMedia) -> str:
     """Return the file that will be written for a source."""
     if source.media.kind is MediaKind.ARCHIVE:
-        return source.output  # a folder
+        return source.output  # the name of a folder
     item = Item(source.media.name, source.media.name, output=source.output)
     return _video_for(item) if source.media.has_frames else file_names.usual_picture_of(item)
 

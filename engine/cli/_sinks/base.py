@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class UndrawnError(ImageError):
-    """A picture has a result, and does not fit into memory once more to be drawn or cropped."""
+    """A picture with a result, for which memory does not suffice to draw or crop it."""
 
 
 @contextmanager
@@ -28,25 +28,25 @@ def drawing(option: str, name: str) -> Iterator[None]:
 
 
 class Sink:
-    """An output of a run; its constructor raises errors before a network is loaded."""
+    """An output of a run, whose constructor raises errors before a network is loaded."""
 
-    has_names = False  # writes files of the names that are recorded for pictures
-    has_pixels = False  # writes what --blur and --pixelate hide
-    is_stdout = False  # writes to stdout, where nothing else must be printed
+    has_names = False  # writes files under the names recorded for pictures
+    has_pixels = False  # writes pixels, which --blur and --pixelate change
+    is_stdout = False  # writes to stdout, where nothing else may be printed
 
     def lacks(self, item: Item) -> bool | None:
-        """Tell whether an earlier run left this picture out; None if the output cannot tell.
+        """Return whether this picture is missing from an earlier run; None if that is unknown.
 
-        A run that resumes calls this once for each picture, in order.
+        A resumed run calls this once for each picture, in order.
         """
         return None
 
     def is_due(self, item: Item) -> bool:
-        """Tell whether a run that was to replace the files of a picture has not done so."""
+        """Return whether a run that should have replaced the files of a picture did not."""
         return False
 
     def shows_more(self, item: Item) -> bool:
-        """Tell whether an earlier run has hidden less in a picture than this one."""
+        """Return whether an earlier run hid less in a picture than this one."""
         return False
 
     def found(self, item: Item) -> int | None:
@@ -54,11 +54,11 @@ class Sink:
         return None
 
     def misses(self, item: Item, found: int | None) -> bool | None:
-        """Decide, where lacks() could not, by what another output says was found."""
+        """Decide what lacks() could not, given the count from another output."""
         return None
 
     def lock(self) -> None:
-        """Keep other runs from the output, or raise an error; nothing that exists changes yet."""
+        """Lock the output against other runs, or raise an error; change nothing yet."""
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         """Start the output; `about` describes the run, `labels` are the network's classes."""
@@ -70,7 +70,7 @@ class Sink:
         """Write the error of a picture that could not be read."""
 
     def cut_short(self) -> None:
-        """Prepare for finish() before the last picture, after an interrupt or --fail-fast."""
+        """Prepare for an early finish(), after an interrupt or --fail-fast."""
 
     def finish(self) -> None:
         """Complete the output at the end of the run or after an interrupt."""

@@ -29,7 +29,7 @@ from engine.vision import serialize
 
 ImageId = int | str
 
-_MAX_ANNOUNCED = 20  # classes
+_MAX_ANNOUNCED = 20  # maximum number of classes logged
 
 _log = logging.getLogger("engine")
 
@@ -40,8 +40,8 @@ class CocoImages:
 
     source: str
     ids: Mapping[str, Sequence[ImageId]]  # by file_name
-    last_names: Mapping[str, str]  # a file_name, by the name without its folders
-    _announced: set[int | str] = field(default_factory=set)  # classes and remarks, by one output
+    last_names: Mapping[str, str]  # file_name by the name without folders
+    _announced: set[int | str] = field(default_factory=set)  # logged classes and remarks
 
     @classmethod
     def read(cls, source: str) -> CocoImages:
@@ -53,9 +53,9 @@ class CocoImages:
         return cls(source, ids, {path.name: path.as_posix() for path in paths})
 
     def id_of(self, name: str) -> ImageId:
-        """Return the id of a picture, found by as many folders of its path as the file has.
+        """Return the id of a picture, matched by name and as many folders as the file has.
 
-        The name alone does not identify it: cameras and days number their pictures alike.
+        The name alone is not unique: different cameras or days use the same numbers.
         """
         for path in (PurePath(name), Path.cwd() / name, Path(name).resolve()):
             parts = path.parts
@@ -82,7 +82,7 @@ class CocoImages:
         return truth
 
     def announce(self, new_ids: Mapping[int, str]) -> None:
-        """Warn once of each class that gets a new id because the file has no category for it."""
+        """Warn once about each class that gets a new id because the file has no category for it."""
         new = [
             f"{shown(new_ids[each])} ({each})" for each in sorted(new_ids.keys() - self._announced)
         ]
@@ -106,7 +106,7 @@ class _Categories:
         if images is not None:
             truth = images.truth_for(labels)
             self.ids, self._without = truth.categories, truth.without_category
-        self._new: dict[int, str] = {}  # labels, by ids
+        self._new: dict[int, str] = {}  # labels by id
 
     def add(self, class_id: int) -> int:
         """Return the id for an object that was found."""
@@ -163,12 +163,12 @@ class _ImageIds:
 
 
 def items_of(known: NamedMedia) -> Iterator[Item]:
-    """Yield what is known of the pictures of a source before they are read."""
+    """Yield the items of a source that are known before it is read."""
     name = known.media.name
     if known.media.kind in (MediaKind.PICTURE, MediaKind.URL):
         yield Item(name, name, output=known.output)
     elif known.media.kind is MediaKind.ARCHIVE:
-        # reading it will report an error
+        # reported when it is read
         with suppress(ImageError, *archive.ERRORS), open_regular(name, ImageError) as file:
             for path in archive.paths(file):
                 output = f"{known.output}/{archive.output_of(path)}"
@@ -222,10 +222,10 @@ class CocoResults(Sink):
 
 
 class CocoDataset(Sink):
-    """A COCO data set of what was found, for tools in which people correct labels.
+    """A COCO data set of the detections, for annotation tools.
 
-    Without an annotation file the pictures are numbered from 1, unless they have the ids of COCO's
-    results, too. Annotations are written at once, the shorter list of pictures at the end.
+    Without an annotation file, pictures are numbered from 1 or get the ids of COCO's results, if
+    those are written. Annotations are written immediately, the shorter list of pictures at the end.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class CocoDataset(Sink):
         self._images: list[str] = []
         self._names: set[str] = set()
         self._file_names: set[str] = set()
-        self._count = 0  # of annotations
+        self._count = 0  # annotations so far
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         self._categories = _Categories(self._numbers, labels)
@@ -270,7 +270,7 @@ class CocoDataset(Sink):
         image_id = self._ids.id_of(item) if self._ids else 1 + len(self._images)
         width, height = outcome.size
         name = _file_name(item)
-        if not item.frame:  # a source keeps its folders, even if the outputs have none
+        if not item.frame:  # with its folders, even if output names are flat
             name = (PurePath(self._naming.folders_left_out(item)) / name).as_posix()
         if not item.frame:
             name = self._unused(name, item.name)
@@ -312,7 +312,7 @@ class CocoDataset(Sink):
         self._out.write(",\n  " * (self._count > 1) + serialize.json_text(annotation))
 
     def _unused(self, wanted: str, source: str) -> str:
-        """Return a file_name that no other picture has; announce a number."""
+        """Return a file_name that no other picture has; log it if it gets a number."""
         path, name, number = PurePath(wanted), wanted, 1
         while name in self._file_names:
             number += 1

@@ -1,4 +1,4 @@
-"""--crops: what was detected, cut out of the pictures, in a folder for each label."""
+"""--crops: the detected objects, cropped from the pictures, in a folder for each label."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.vision.encode import encode
 
 
 class Crops(Sink):
-    """Crops in a folder; the second one of a label in a picture is called picture-2.jpg."""
+    """Crops in a folder; the second crop with a label in a picture is called picture-2.jpg."""
 
     has_names = has_pixels = True
 
@@ -46,7 +46,7 @@ class Crops(Sink):
         self._folder.check(_existing_crops(self._folder.path, known))
 
     def lacks(self, item: Item) -> bool | None:
-        """Tell whether no run has written crops of a picture; else they may be there or not."""
+        """Return True if no run has written crops of a picture, or None if that is unknown."""
         return True if self._is_known and item.output not in self._earlier else None
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
@@ -61,24 +61,24 @@ class Crops(Sink):
             counts[label] += 1
             name = file_names.crop_of(item, image.size, counts[label])
             if keeps and self._folder.has(f"{label}/{name}"):
-                continue  # an earlier run has written it, or somebody else has
+                continue  # written by an earlier run or another program
             content = encode(image, name)
             with self._folder.new_file(f"{label}/{name}") as file:
                 file.part.write_bytes(content)
 
     def _may_show_more(self, item: Item) -> bool:
-        """Tell whether the crops of a picture are to be replaced, whatever they show."""
+        """Return whether the crops of a picture must be replaced because of what they may show."""
         picture = item.output, item.source_name
         if self._naming.is_due(*picture) or self._naming.shows_more(*picture):
             return True
-        return self._hides and item.output not in self._earlier  # nobody knows what they show
+        return self._hides and item.output not in self._earlier  # what they show is unknown
 
 
 def _existing_crops(folder: Path, known: Sequence[NamedMedia]) -> Iterator[str]:
-    """Yield the files that look like crops of the known sources, whatever was found in them."""
+    """Yield the files whose names look like crops of the known sources."""
     outputs = {output for _, output in known}
     for inner, _, files in walk(str(folder)):
-        for file in files if Path(inner) != folder else ():  # crops are in folders of labels
+        for file in files if Path(inner) != folder else ():  # crops are in the labels' folders
             crop = (Path(inner) / file).relative_to(folder)
             below_label = Path(*crop.parts[1:])
             folders = (each.as_posix() for each in below_label.parents)

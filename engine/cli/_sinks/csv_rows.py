@@ -52,8 +52,8 @@ class BoxRows(Sink):
         self._out = TextOutput(path, existing=existing, incremental=True)
         self.is_stdout = self._out.is_stdout
         self._earlier: EarlierLines | None = None
-        self._replaces_last = True  # the rows of the last picture, once
-        self._is_past_last = False  # the pictures that are asked for come after all rows
+        self._replaces_last = True  # whether to replace the rows of the last picture
+        self._is_past_last = False  # whether pictures now come after all existing rows
         if existing == "resume" and not self.is_stdout:
             head = self._text([self._columns]).rstrip("\n")
             self._earlier = EarlierLines.read(
@@ -72,7 +72,7 @@ class BoxRows(Sink):
         key = _key_of(item)
         if self._earlier.may_lack(key):
             self._is_past_last = True
-            return True if self._earlier.is_torn else None  # complete if other outputs have it
+            return True if self._earlier.is_torn else None  # complete if it is in other outputs
         if self._earlier.has(key):
             return False
         return True if self._all_pictures else None
@@ -80,7 +80,7 @@ class BoxRows(Sink):
     def misses(self, item: Item, found: int | None) -> bool | None:
         if self._earlier is None:
             return None
-        if found is None:  # rows after the last ones may be lost, if no other output tells
+        if found is None:  # rows may be missing at the end, and no other output knows
             return True if self._is_past_last else None
         rows = max(found, 1) if self._all_pictures else found
         key = _key_of(item)
@@ -164,12 +164,12 @@ def _frame_of(item: Item) -> int | str:
 
 
 def _cell_of(name: str) -> str:
-    """Return the cell of the name of a file, in which a backslash may separate folders."""
+    """Return the cell for a file name, in which a backslash may separate folders."""
     return str(_neutral(name) if os.sep == "\\" else _cell(name))
 
 
 def _cell(value: object) -> object:
-    """Return the cell of a value; no two texts have the same one.
+    """Return the cell for a value; different texts give different cells.
 
     A backslash is doubled if it could be taken for an escape.
     """
@@ -179,7 +179,7 @@ def _cell(value: object) -> object:
 
 
 def _neutral(value: object) -> object:
-    """Escape control characters, and keep spreadsheets from running a name as a formula (OWASP)."""
+    """Escape control characters, and prevent CSV injection into spreadsheets (OWASP)."""
     if not isinstance(value, str):
         return value
     text = printable(value)

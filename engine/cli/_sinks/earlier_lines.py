@@ -25,11 +25,11 @@ _log = logging.getLogger("engine")
 _BLOCK = 1 << 20
 _FOREIGN = "line {}: expected a line that this command writes"
 
-Key = tuple[str, int | None]  # the text for a picture's path, and the number of a frame
+Key = tuple[str, int | None]  # a picture's path as text, and the number of a frame
 
 
 class Line(NamedTuple):
-    """What a line says: its picture, how many objects of it, and whether it could not be read."""
+    """The content of a line: its picture, the number of objects, whether reading failed."""
 
     key: Key
     objects: int
@@ -38,25 +38,25 @@ class Line(NamedTuple):
 
 @dataclass
 class EarlierLines:
-    """The pictures whose lines an output file holds, in order.
+    """The pictures that have lines in an output file, in order.
 
-    A line without an end is left out: the run was killed while it wrote it. Lines of pictures that
-    could not be read are left out as well, so that they are tried again.
+    A line without a line end is skipped: the run was killed while writing it. Lines of pictures
+    that could not be read are skipped as well, so that they are retried.
     """
 
     path: Path
     has_groups: bool = False  # several lines for a picture, one after another
-    size: int = 0  # of the lines that are kept, until the first one to leave out is removed
+    size: int = 0  # bytes of the lines to keep, once skipped ones are removed
     _pictures: Counter[Key] = field(default_factory=Counter)
     _objects: Counter[Key] = field(default_factory=Counter)  # in each picture
     last: Key | None = None
     _real_folders: dict[str, str] = field(default_factory=dict)
     _example: str = ""  # a picture that has lines
-    _is_continued: bool = False  # by a run over at least one of the same pictures
-    _latest: Key | None = None  # the last picture asked for that has lines
+    _is_continued: bool = False  # whether this run has one of the same pictures
+    _latest: Key | None = None  # the last requested picture that has lines
     last_start: int = 0  # where the lines of the last picture begin
-    is_torn: bool = False  # the run was killed while it wrote a line, perhaps of the last picture
-    _file_size: int = 0  # when it was read
+    is_torn: bool = False  # whether the run was killed while writing a line
+    _file_size: int = 0  # size at the time of reading
     _left_out: list[tuple[int, int]] = field(default_factory=list)  # ranges of bytes
     _bytes_left_out: int = 0
 
@@ -73,8 +73,8 @@ class EarlierLines:
     ) -> EarlierLines | None:
         """Read the lines, or return None if there is no file.
 
-        `parse` reads a line, or raises ValueError, KeyError or TypeError. `starts` are the texts
-        that a first line may begin with. `head` is the first line, without its end.
+        `parse` parses a line, or raises ValueError, KeyError or TypeError. `starts` are the
+        possible beginnings of a first line. `head` is the first line, without its line end.
         """
         if stream_number(path) is not None or not path.is_file():
             return None
@@ -98,7 +98,7 @@ class EarlierLines:
                         continue
                     try:
                         found = parse(text)
-                        hash(found.key)  # a frame of a foreign file may be a list
+                        hash(found.key)  # in a foreign file, a frame may be a list
                     except (ValueError, KeyError, TypeError, RecursionError, csv.Error):
                         raise InputError(f"{where}: {_FOREIGN.format(number)}. {hint}") from None
                     if found.has_failed:
@@ -135,7 +135,7 @@ class EarlierLines:
         self._bytes_left_out += size
 
     def has(self, key: Key) -> bool:
-        """Tell whether a picture has lines. Each call uses up a group of them, if it has several.
+        """Return whether a picture has lines. If it has several groups, each call consumes one.
 
         The lines of a picture that is named twice in a row form one group.
         """
@@ -150,31 +150,31 @@ class EarlierLines:
         return True
 
     def _continues(self, key: Key) -> bool:
-        """Tell whether the latest picture that has lines is asked for once more."""
+        """Return whether the latest picture that has lines is requested again."""
         return self.has_groups and key == self._latest
 
     def may_lack(self, key: Key) -> bool:
-        """Tell whether these are the last lines, which may be incomplete."""
+        """Return whether these are the last lines, which may be incomplete."""
         key = self._same(key)
         self._is_continued = self._is_continued or key == self.last
         return key == self.last and self._pictures[key] == 1 and not self._continues(key)
 
     def is_last(self, key: Key) -> bool:
-        """Tell whether the last lines are those of a picture."""
+        """Return whether the last lines are those of a picture."""
         return self._same(key) == self.last
 
     def objects_in(self, key: Key) -> int | None:
-        """Return how many objects the lines of a picture name, or None if it has no lines."""
+        """Return the number of objects in the lines of a picture, or None if it has no lines."""
         return self._objects.get(self._same(key))
 
     def warn_of_others(self) -> None:
-        """Say that no line is of a picture of this run: relative paths depend on the folder."""
+        """Warn if no line belongs to this run: relative paths depend on the folder."""
         if self._example and not self._is_continued:
             what = "%s: has lines of other pictures only, such as %s. Begun in another folder?"
             _log.warning(what, shown(self.path), shown(self._example))
 
     def check(self) -> None:
-        """Raise if another run writes the file, or has written it since it was read."""
+        """Raise if another run is writing the file, or has changed it since it was read."""
         with self._locked():
             pass
 
@@ -187,16 +187,16 @@ class EarlierLines:
             if locks.EXIST:
                 yield
                 return
-        yield  # a system without these locks replaces no file that is open
+        yield  # a system without these locks cannot replace an open file
 
     def remove_failures(self) -> None:
-        """Write the file again without the lines of pictures that could not be read."""
+        """Rewrite the file without the lines of pictures that could not be read."""
         if not self._left_out:
             self.check()
             return
         try:
             with (
-                self._locked(),  # until the new file has taken the place of the old one
+                self._locked(),  # held until the new file replaces the old one
                 NewFile(self.path, overwrite=True) as new,
                 self.path.open("rb") as old,
                 new.part.open("wb") as out,

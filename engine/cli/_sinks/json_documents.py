@@ -126,7 +126,7 @@ class JsonLines(Sink):
         self._out.discard()
 
 
-_STARTS = ('{"schema_version": ', '{"path": ')  # of a result, and of a failure
+_STARTS = ('{"schema_version": ', '{"path": ')  # how a result and a failure begin
 
 
 def _parse_line(line: str) -> Line:

@@ -1,4 +1,4 @@
-"""Files that outputs replace, until all names have arrived on stdin."""
+"""Backups of files that outputs replace, until all names have arrived on stdin."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ if TYPE_CHECKING:
 
 
 class Kept(Sink):
-    """Puts back a file whose name arrives after an output has replaced it.
+    """Restores a file whose name arrives on stdin after an output has replaced it.
 
-    If a run fails before it has read a picture, all files are put back. Until all names have
-    arrived, the records say that outputs of any name may be replaced. This sink begins before the
-    others.
+    If a run fails before it has read a picture, all files are restored. Until all names have
+    arrived, the records say that any output may be replaced. This sink begins before the others.
     """
 
     def __init__(self, reserved: ReservedPaths, naming: OutputNames | None) -> None:
         self._reserved = reserved
-        self._naming = naming  # if there are folders of outputs
+        self._naming = naming  # None without output folders
         self._files: dict[str, KeptFile] = {}
         self._has_results = self._is_cut_short = False
 
@@ -53,5 +52,5 @@ class Kept(Sink):
                 file.put_back()
             else:
                 file.remove()
-        if self._naming and not (self._has_results or self._is_cut_short):  # all were put back
+        if self._naming and not (self._has_results or self._is_cut_short):  # all were restored
             self._naming.close_all()

@@ -39,7 +39,7 @@ class Labels(Sink):
         hint: str,
         names_before: Callable[[str], Iterable[str]],
     ) -> None:
-        """Create the sink; `names_before` returns the names that outputs of a picture had.
+        """Create the sink; `names_before` returns the earlier output names of a picture.
 
         `hint` is for the error if a file exists.
         """
@@ -72,13 +72,13 @@ class Labels(Sink):
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         name = _name_of(item)
         if not self._replaces and self._digests.is_changed(name):
-            self._kept.append(name)  # an interrupted --overwrite, for one, has wanted to replace it
+            self._kept.append(name)  # for example, an interrupted --overwrite was to replace it
             return
         try:
             if not item.frame:
                 self._protect_labels_of(item.name, name)
             self._protect(name)
-        except InputError as error:  # its name was not known before
+        except InputError as error:  # its name was not known in advance
             self._refusals.append(error)
             return
         if item.output not in self._known:
@@ -115,8 +115,8 @@ class Labels(Sink):
     def _protect_labels_of(self, picture: str, name: str) -> None:
         """Refuse to overwrite the existing labels of a picture, which may be ground truth.
 
-        Those next to its folder may be the output of an earlier run. Labels next to the picture
-        itself would count in place of those in another folder.
+        Labels next to its folder may be the output of an earlier run. Labels next to the picture
+        itself take precedence over those in another folder.
         """
         target = self._folder.path / name
         is_next_to_it = self._real(target.parent) == self._real(Path(picture).parent)
@@ -135,7 +135,7 @@ class Labels(Sink):
             raise InputError(f"{self._where}: {problem}. Name another folder")
 
     def _protect(self, *names: str) -> None:
-        """Refuse to overwrite labels that somebody has made or corrected."""
+        """Refuse to overwrite labels that were made or corrected by hand."""
         if not self._replaces:
             return
         if changed := [each for each in names if self._digests.is_changed(each)]:
@@ -147,7 +147,7 @@ class Labels(Sink):
             raise InputError(f"{self._where}: {problem}, which no run has written {what}")
 
     def _left_by(self, source: str, output: str) -> Iterator[tuple[str, str, str]]:
-        """Yield the changed labels that a source had under an earlier name."""
+        """Yield a source's edited labels under earlier names."""
         for before in self._names_before(source) if self._replaces else ():
             if before != output:
                 for name in (f"{before}.txt", *self._labels_of_frames(before)):

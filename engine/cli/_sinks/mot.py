@@ -1,4 +1,4 @@
-"""--save-mot: tracks as text for MOTChallenge's tools, a file for each video or folder."""
+"""--save-mot: tracks in MOTChallenge's text format, a file for each video or folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SUFFIX = ".txt"
 
 
 def is_mot_file(target: str) -> bool:
-    """Tell whether --save-mot names a single file instead of a folder."""
+    """Return whether --save-mot names a single file instead of a folder."""
     return Path(target).suffix.lower() == _SUFFIX and not Path(target).is_dir()
 
 
@@ -42,7 +42,7 @@ class MotTracks(Sink):
         self._existing = existing
         self._folder: OutputFolder | None = None
         self._files: dict[str, NewFile] = {}
-        self._pictures: Counter[str] = Counter()  # of each sequence
+        self._pictures: Counter[str] = Counter()  # number of pictures in each sequence
         self._numbers = FrameNumbers(known)
         self._current = ""
         self._out: IO[str] | None = None

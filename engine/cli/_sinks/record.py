@@ -1,4 +1,4 @@
-"""The records in the folders of outputs, as an output of its own."""
+"""The records in the output folders, implemented as sinks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from engine.sources.media import MediaKind
 
 
 class Record(Sink):
-    """Records which picture each name belongs to, which no other output says."""
+    """Records which picture each name belongs to, information that no other output holds."""
 
     def __init__(
         self, naming: OutputNames, known: Sequence[NamedMedia], *, at_once: int = 1
     ) -> None:
-        """Create the sink; the frames of `at_once` videos take turns."""
+        """Create the sink; the frames of `at_once` videos are interleaved."""
         self._naming = naming
         self._at_once = at_once
-        self._live = {output for media, output in known if media.is_live}  # whole at any time
-        self._unfinished: dict[str, str] = {}  # videos: sources by names, the latest one last
-        self._has_warned = False  # of pictures that hide other classes
+        self._live = {output for media, output in known if media.is_live}  # never unfinished
+        self._unfinished: dict[str, str] = {}  # sources of videos by name, the latest last
+        self._has_warned = False  # about pictures that hide other classes
         self._archives = [each for each in known if each.media.kind is MediaKind.ARCHIVE]
 
     def lacks(self, item: Item) -> None:
@@ -33,7 +33,7 @@ class Record(Sink):
             self._has_warned = True
             warn_of_other_classes(item.name)
         if item.is_picture and self._naming.has_files(item.output, item.source_name):
-            self._claim(item)  # files that are complete may be older than the record
+            self._claim(item)  # complete files may be older than the record
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         for media, output in self._archives:
@@ -45,7 +45,7 @@ class Record(Sink):
 
     def fail(self, item: Item, error: ImageError) -> None:
         if item.frame and error.result is not None:
-            self.take(item, error.result, 0)  # an annotated video has this frame
+            self.take(item, error.result, 0)  # an annotated video contains this frame
         elif item.is_picture and not item.frame:
             self._follow_videos(item)
         elif item.output in self._unfinished and not item.is_picture:
@@ -56,7 +56,7 @@ class Record(Sink):
             self._leave_unfinished(name)
 
     def _follow_videos(self, item: Item) -> None:
-        """Keep the videos that may have more frames."""
+        """Keep only the videos that may have more frames."""
         if not item.frame:
             self._unfinished.clear()
         elif item.output not in self._live:
@@ -66,11 +66,11 @@ class Record(Sink):
             self._unfinished[item.output] = item.source_name
 
     def _leave_unfinished(self, name: str) -> None:
-        """Record that an annotated video is not whole, before it gets its name."""
+        """Record that an annotated video is incomplete, before it gets its name."""
         self._naming.leave_unfinished(name, self._unfinished.pop(name))
 
     def _claim(self, item: Item) -> None:
-        """Claim a name before its files appear, but not before they replace others."""
+        """Claim a name before its new files appear, or after they have replaced others."""
         if not (self.is_due(item) or self.shows_more(item)):
             self._naming.claim(item.output, item.source_name)
 
@@ -82,7 +82,7 @@ class Record(Sink):
 
 
 class Replaced(Record):
-    """Lines that are written after the files of a picture have replaced others."""
+    """Writes lines after the files of a picture have replaced others."""
 
     def __init__(
         self,
@@ -94,10 +94,10 @@ class Replaced(Record):
     ) -> None:
         super().__init__(naming, known, at_once=at_once)
         self._reopens = reopens
-        self._videos: dict[str, str] = {}  # sources, by names; their files are complete at the end
+        self._videos: dict[str, str] = {}  # sources by name; videos are complete only at the end
 
     def lacks(self, item: Item) -> None:
-        """Leave the answer to the other outputs."""
+        """Return None: the other outputs know."""
 
     def finish(self) -> None:
         for name, source in self._videos.items():
@@ -115,7 +115,7 @@ class Replaced(Record):
 
 
 class Reopened(Sink):
-    """Lines, before any other output changes, that the outputs of pictures will be replaced."""
+    """Records, before any other output changes, that the outputs of pictures will be replaced."""
 
     def __init__(self, naming: OutputNames, known: Sequence[NamedMedia]) -> None:
         self._naming = naming

@@ -17,7 +17,7 @@ from engine.vision.result import Result
 class Table(Sink):
     def __init__(self, print_line: Callable[[str], None]) -> None:
         self._print = print_line
-        # the last ones of each video and of each folder of pictures, and what it is called
+        # the latest counts and the name of each video or folder of pictures
         self._counts: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:

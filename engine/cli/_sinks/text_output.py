@@ -18,7 +18,7 @@ from engine.files.naming import shown
 
 
 class TextOutput:
-    """An output stream; with `incremental` every write is visible at once.
+    """An output stream; with `incremental` every write is visible immediately.
 
     `-` and /dev/stdout are stdout.
     """
@@ -29,15 +29,15 @@ class TextOutput:
         self._incremental = incremental
         replaces = existing == "replace"
         self._file = NewFile(path, overwrite=replaces, another=lambda: unused_path(self._path))
-        # a file that another run may be writing is emptied after it has been locked
+        # append mode: another run may be writing the file, so it is truncated once locked
         self._mode = "a" if replaces or (existing == "resume" and self._path.is_file()) else "x"
         self._out: IO[Any] = sys.stdout
         self._is_locked = False
-        self._is_unused = False  # made by this run, and has no result
+        self._is_unused = False  # created by this run, and still without results
         self._written_bytes = 0
 
     def lock(self) -> None:
-        """Keep other runs from an incremental file, and change nothing in it."""
+        """Lock an incremental file against other runs, without changing it."""
         if self.is_stdout or self._file.is_direct or not self._incremental:
             return
         try:
@@ -48,18 +48,18 @@ class TextOutput:
             if self._mode == "x" and size:  # another run was faster to lock the new file
                 raise locks.busy(self._path)
             self._is_unused = is_new and not size
-        except FileExistsError:  # it did not when this run began
+        except FileExistsError:  # created since this run began
             raise locks.busy(self._path) from None
         except OSError as error:
             raise unwritable(self._path, error) from None
         self._is_locked = True
 
     def open(self, keep: int = 0) -> None:
-        """Open the output, and go on after that many bytes of the existing file."""
+        """Open the output, and continue after `keep` bytes of the existing file."""
         if self.is_stdout:
-            if sys.__stdout__ is None:  # closed; sys.stdout leads nowhere then
+            if sys.__stdout__ is None:  # closed, and sys.stdout is a null stream
                 raise unwritable("-", OSError(errno.EBADF, os.strerror(errno.EBADF)))
-            if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 as in a file, on any terminal
+            if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8, as in files
                 sys.stdout.reconfigure(encoding="utf-8", errors=ENCODING_ERRORS)
             return
         if not self._is_locked:
@@ -76,7 +76,7 @@ class TextOutput:
             raise unwritable(self._path, error) from None
 
     def _leave_other_links(self) -> None:
-        """Begin a new file, so that other hard links keep what they hold."""
+        """Start a new file, so that other hard links keep their content."""
         old, target = self._out, Path(os.path.realpath(self._path))
         target.unlink()
         self._out = target.open("x", **_TEXT)
@@ -94,7 +94,7 @@ class TextOutput:
             self._fail(error)
 
     def replace(self, start: int, end: int, text: str) -> None:
-        """Replace a range of bytes of an incremental file; what follows is kept."""
+        """Replace a range of bytes of an incremental file, keeping the bytes after it."""
         try:
             with self._path.open("r+b") as file:
                 file.seek(end)
@@ -121,7 +121,7 @@ class TextOutput:
                 raise InputError(f"{shown(str(self._path))}: {problem}")
 
     def discard(self) -> None:
-        """Remove an incomplete file; an incremental one that has results keeps them."""
+        """Remove an incomplete file, but keep an incremental one that has results."""
         if self._out is not sys.stdout:
             with suppress(OSError):  # closing flushes, which fails again after a failed write
                 self._out.close()

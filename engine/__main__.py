@@ -9,7 +9,7 @@ from engine.concurrency import process_end
 
 
 def run() -> NoReturn:
-    """Run the command of the command line as a process."""
+    """Run the command line, and end the process with its exit status."""
     process_end.install()  # before imports that take time
     from engine.cli import main
 

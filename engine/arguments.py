@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# Names of one option in several functions and programs.
+# Names that different functions and programs use for the same option.
 _SYNONYMS = (
     ("threshold", "min_score", "conf", "confidence", "thresh"),
     ("nms", "iou"),
@@ -71,7 +71,7 @@ def as_array(name: str, value: Any) -> Array:
 
 
 def naming_unknown(function: _Function) -> _Function:
-    """Let the TypeError for an unknown keyword name the one that was probably meant."""
+    """Make the TypeError for an unknown keyword suggest the one that was probably meant."""
     known = inspect.signature(function).parameters.keys()
 
     @wraps(function)

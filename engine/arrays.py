@@ -1,4 +1,4 @@
-"""The types of NumPy arrays: of any elements, of float32, of int64."""
+"""Type aliases for NumPy arrays of any dtype, of float32 and of int64."""
 
 from __future__ import annotations
 

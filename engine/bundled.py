@@ -36,7 +36,7 @@ def models() -> dict[str, Model]:
 def default_model() -> Model | None:
     """Return the model that is used if none is named, or None without one.
 
-    Its name is the shortest: the others are variants with a suffix.
+    It has the shortest name: the others are variants with a suffix.
     """
     found = models()
     return found[min(found, key=len)] if found else None

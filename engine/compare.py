@@ -43,7 +43,7 @@ class Way:
         return cls(device, rest[0] if rest else "float32", has_passes)
 
     def here(self) -> Way:
-        """Return this with "auto" replaced by the device of this machine."""
+        """Return this way with "auto" replaced by the actual device."""
         if self.device != "auto":
             return self
         with closing(open_chosen(self.device)) as device:
@@ -61,8 +61,8 @@ class Difference:
     layer: int
     kind: str
     shape: str
-    error: float  # norm of the difference, relative to that of the first output
-    place: tuple[int, ...]  # row, channel, y, x of the largest difference
+    error: float  # norm of the difference, relative to the norm of the first output
+    place: tuple[int, ...]  # row, channel, y and x of the largest difference
     first: float
     second: float
 
@@ -74,7 +74,7 @@ def compare(
     ways: Sequence[Way],
     ranges: LayerRanges | None = None,
 ) -> Iterator[Difference]:
-    """Yield the difference of each layer, in order; `ranges` are those of int8."""
+    """Yield the difference of each layer, in order; `ranges` are for int8."""
     first, second = (_outputs(plan, way, images, ranges) for way in ways)
     for node, tensor in zip(graph.nodes, plan.layers, strict=True):
         left, right = first[tensor], second[tensor]
@@ -107,7 +107,7 @@ def _outputs(
 
 
 def _error(left: Array, right: Array) -> float:
-    """Return the relative error of finite values; infinite if others differ."""
+    """Return the relative error of the finite values, or infinity if the others differ."""
     is_finite = np.isfinite(left)
     is_same = np.array_equal(left[~is_finite], right[~is_finite], equal_nan=True)
     if not is_same or not np.isfinite(right[is_finite]).all():

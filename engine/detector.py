@@ -356,7 +356,7 @@ class Detector:
         return frames
 
     def _is_pinned(self, array: Array) -> bool:
-        """Tell whether an array is a part of one of pin(), which the caller keeps unchanged."""
+        """Return whether an array is a part of one of pin(), which the caller keeps unchanged."""
         owner = array if array.base is None else array.base
         return self._pinned.get(id(owner)) is owner
 
@@ -756,7 +756,7 @@ def _shape_of(sources: Any) -> tuple[int, ...] | None:
 
 
 def _is_one(array: Any, shape: tuple[int, ...]) -> bool:
-    """Tell whether the rows of an array are not pictures, but those of one picture.
+    """Return whether the rows of an array are not pictures, but those of one picture.
 
     (n, height, width) are grey pictures, for every n: it may be the last batch of many.
     """

@@ -258,7 +258,7 @@ class Intake:
         )
 
     def takes(self, source: object) -> TypeGuard[Array]:
-        """Tell whether a source is an array that the device takes as it is."""
+        """Return whether a source is an array that the device takes as it is."""
         is_ready = image.needs_no_conversion(source, self.shape.channels, self.max_pixels)
         return is_ready and not self.scales
 

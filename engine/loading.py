@@ -214,7 +214,7 @@ def _passes(of_device: Callable[[], Sequence[str]], passes: bool, precision: str
 
 
 def is_for_gpu(decode: object, *, untrusted: bool) -> bool:
-    """Tell whether a GPU is to decode pictures, after a check of what the caller wants."""
+    """Return whether a GPU is to decode pictures, after a check of what the caller wants."""
     if decode not in DECODE:
         hint = suggest(decode, DECODE) if isinstance(decode, str) else ""
         raise InputError(f"decode: expected {', '.join(DECODE)}, got {brief(decode)}.{hint}")

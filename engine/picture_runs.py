@@ -466,7 +466,7 @@ class PictureRuns:
         return picture
 
     def _can_be_read_again(self, picture: Picture) -> bool:
-        """Tell whether the path of a picture is enough: it is no video and no URL."""
+        """Return whether the path of a picture is enough: it is no video and no URL."""
         if picture.path is None or self._is_untrusted or not is_of_file(picture.stamp):
             return False
         return media_of(picture.path).kind is MediaKind.PICTURE

@@ -145,5 +145,5 @@ def _layer(words: list[str]) -> LayerScale | None:
 
 
 def _is_float32(value: float) -> bool:
-    """Tell whether a layer can have a value: it is 0, infinite, or within float32's range."""
+    """Return whether a layer can have a value: it is 0, infinite, or within float32's range."""
     return value in (0, inf) or _SMALLEST <= value <= _LARGEST

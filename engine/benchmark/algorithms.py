@@ -27,13 +27,13 @@ class AutotunedDevice(Protocol):
 
 @dataclass(frozen=True)
 class AlgorithmTime:
-    layers: tuple[int, ...]  # all with this convolution
+    layers: tuple[int, ...]  # all layers with this convolution
     convolution: str
     algorithm: str
     is_chosen: bool
     microseconds: float
     rate: float  # operations per second
-    share: float | None  # of the peak of the device
+    share: float | None  # share of the device's peak rate
 
 
 def require_autotuning(device: Device) -> AutotunedDevice:
@@ -48,7 +48,7 @@ def measure(workload: Workload, batch: int) -> Iterator[AlgorithmTime]:
     autotuned, precision = require_autotuning(device), workload.precision
     plan = workload.ready_plan
     with closing(device.compile(plan, batch=batch, precision=precision)) as program:
-        plan = program.plan  # the one whose algorithms were chosen
+        plan = program.plan  # the plan whose algorithms were chosen
     peaks = device.peaks(precision) if isinstance(device, HasPeaks) else None
     for identical in _group_identical(plan):
         op = identical[0]

@@ -27,9 +27,9 @@ class LayerTime:
     layer: int
     section: str
     op: str
-    shape: str  # of the output
+    shape: str  # output shape
     milliseconds: float
-    share: float  # of the time of all ops
+    share: float  # share of the total time of all ops
     operations: int  # for the whole batch
     algorithm: str
     bound: Bound | None  # None if the peaks of the device are unknown
@@ -41,7 +41,7 @@ class LayerTime:
 
     @property
     def reached(self) -> float | None:
-        """The share of the roofline; above 1 if values stayed in the cache."""
+        """Fraction of the roofline reached; above 1 if values stayed in the cache."""
         return _share(self.bound.milliseconds, self.milliseconds) if self.bound else None
 
     @property
@@ -73,7 +73,7 @@ class Profile:
 
 
 def measure(workload: Workload, batch: int, *, repeats: int = 10) -> Profile:
-    """Return a row for each op, in order; a fused op belongs to the last of its sections."""
+    """Return a row for each op, in order; a fused op counts as the last section in it."""
     device = workload.device
     peaks = device.peaks(workload.precision) if isinstance(device, HasPeaks) else None
     program = workload.compile(batch)

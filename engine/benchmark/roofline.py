@@ -23,7 +23,7 @@ class HasPeaks(Protocol):
 
 @dataclass(frozen=True)
 class Bound:
-    """The time of an op whose arithmetic and memory traffic overlap and both run at peak speed.
+    """A lower bound: arithmetic and memory traffic overlap, and both run at peak speed.
 
     Each byte is moved once.
     """
@@ -55,7 +55,7 @@ def lower_bound(op: Op, batch: int, peaks: Peaks) -> Bound:
 
 
 def operations(op: Op) -> int:
-    """Return the multiplications and additions of matrix products and convolutions, for one row."""
+    """Return the multiplications and additions of matrix products and convolutions for one row."""
     if isinstance(op, ops.Conv2d):
         return 2 * op.grid.size * prod(op.weight.shape[1:])
     if isinstance(op, ops.Chain):

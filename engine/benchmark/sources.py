@@ -1,7 +1,7 @@
-"""Time the way from files, arrays and videos to boxes by stages, and the stream that does it all.
+"""Time each stage from files, arrays and videos to boxes, and the complete stream.
 
-The stages of a stream run at the same time, on as many threads or processes as there are for each.
-The slowest one bounds the stream, and says what would make it faster.
+The stages of a stream run concurrently, each on its own number of threads or processes. The slowest
+stage limits the stream's throughput and determines the advice for a faster one.
 """
 
 from __future__ import annotations
@@ -36,22 +36,23 @@ if TYPE_CHECKING:
     from engine.backends.base import TimedProgram
 
 STAGES = ("read", "decode", "copy", "scale", "forward", "suppress")
-_PREPARING = frozenset({"read", "decode", "scale"})  # what the workers of a stream do
+_PREPARING = frozenset({"read", "decode", "scale"})  # stages that run on a stream's workers
 
 _MIN_REPEATS = 5
-_MOST_FRAMES = 100  # of a video, to time its decoding
+_MOST_FRAMES = 100  # frames of a video decoded to time it
 _VIDEO_PASSES = 3
 _MIN_BATCHES = 3
-_CARD_CHANNELS = 3  # of pictures that a card decodes
-_START_SECONDS = 1.0  # after which the processes of a stream decode
+_CARD_CHANNELS = 3  # a GPU decodes only pictures with this many channels
+_START_SECONDS = 1.0  # a stream's decoding processes need this long to start
 
 
 @dataclass(frozen=True)
 class SourceTimes:
-    """How fast pictures of one kind become boxes.
+    """The throughput of one kind of source, from pictures to boxes.
 
-    `milliseconds` are those of one picture in one thread or process; a stage that does not exist
-    here is missing. `at_once` are the pictures that a stage works on at the same time.
+    `milliseconds` is the time of each stage for one picture in one thread or process, without
+    stages that this kind of source does not have. `at_once` is the number of pictures that a stage
+    processes concurrently.
     """
 
     source: str
@@ -59,14 +60,15 @@ class SourceTimes:
     workers: int
     milliseconds: Mapping[str, float]
     at_once: Mapping[str, int]
-    pictures_per_second: float  # of the stream
-    is_on_card: bool = False  # whether the card decodes
+    pictures_per_second: float  # throughput of the stream
+    is_on_card: bool = False  # whether the GPU decodes
 
     @property
     def bound(self) -> str:
-        """The stage that allows the fewest pictures.
+        """The stage with the lowest throughput.
 
-        A worker does all of _PREPARING for a picture; of these it is the longest.
+        One worker does all stages of _PREPARING; if they are the bottleneck, this is the longest of
+        them.
         """
         alone = (each for each in self.milliseconds if each not in _PREPARING)
         together: dict[str, tuple[str, ...]] = {each: (each,) for each in alone}
@@ -88,9 +90,9 @@ def measure(
     file: Path,
     video: str | None = None,
 ) -> Iterator[SourceTimes]:
-    """Yield times of arrays, of a file that is read again and again, and of a video.
+    """Yield the times for arrays, for a file that is read repeatedly, and for a video.
 
-    `timings` are those of stages.measure() for one batch.
+    `timings` is what stages.measure() returned for one batch.
     """
     batch = timings[0].batch
     pixels = image.read(str(file), channels=workload.graph.net.channels).pixels
@@ -121,7 +123,7 @@ def measure(
 
             card = None if workload.decoders is None else CardDecoder(workload.decoders[1])
 
-            arrays = [pixels.copy() for _ in range(max(batch, 8))]  # not all in one cache
+            arrays = [pixels.copy() for _ in range(max(batch, 8))]  # more than a cache holds
             yield times("arrays", cycle(arrays), {})
             files = cycle([str(file)])
             taken, is_on_card = _file_times(file, workload, budget, batch)
@@ -135,7 +137,7 @@ def measure(
 
 
 def advice(times: SourceTimes, *, processors: int, precision: str, is_gpu: bool) -> str:
-    """Say what makes a stream faster, given the stage that bounds it."""
+    """Return advice on speeding up a stream, given its slowest stage."""
     match times.bound:
         case "read":
             return "put the files on a faster disk, or into a .tar, which is read in one go"
@@ -162,7 +164,7 @@ def advice(times: SourceTimes, *, processors: int, precision: str, is_gpu: bool)
 
 
 def write_picture(path: Path, workload: Workload) -> None:
-    """Write a JPEG of the size of the benchmark's picture, about as long as a photo of that size.
+    """Write a JPEG with the benchmark's picture size and about as many bytes as such a photo.
 
     Noise would take three times as long to decode.
     """
@@ -193,7 +195,7 @@ def _runs(workload: Workload, program: TimedProgram, batch: int) -> tuple[Pictur
 
 
 def _common(timings: Sequence[Timing], *, scales: bool) -> dict[str, float]:
-    """Return the milliseconds of a picture for the stages that all sources share."""
+    """Return the milliseconds per picture of the stages that all sources share."""
     taken = {each.stage: each.median / each.batch for each in timings}
     found = {"copy": taken["upload"], "forward": taken["forward"]}
     if scales:
@@ -205,7 +207,7 @@ def _common(timings: Sequence[Timing], *, scales: bool) -> dict[str, float]:
 def _file_times(
     file: Path, workload: Workload, budget: TimeBudget, batch: int
 ) -> tuple[dict[str, float], bool]:
-    """Return the milliseconds of reading and decoding, and whether the card decodes."""
+    """Return the milliseconds of reading and decoding, and whether the GPU decodes."""
     content = file.read_bytes()
     channels = workload.graph.net.channels
     decoder = None if workload.decoders is None else workload.decoders[0]
@@ -230,10 +232,10 @@ def _timed(call: Callable[[], object], budget: TimeBudget) -> float:
 
 
 def _video_times(name: str, card: CardDecoder | None) -> tuple[dict[str, float], bool]:
-    """Return the milliseconds of decoding and converting a frame, and whether the card does it."""
+    """Return the milliseconds of decoding and converting a frame, and whether the GPU does it."""
     milliseconds: list[float] = []
     on_card: list[bool] = []
-    _decode(name, card, 1)  # imports the decoder, and opens that of the card
+    _decode(name, card, 1)  # imports the decoder, and opens the GPU's
     for _ in range(_VIDEO_PASSES):
         start = time.perf_counter()
         on_card = _decode(name, card, _MOST_FRAMES)
@@ -247,7 +249,7 @@ def check_video(name: str) -> None:
 
 
 def _decode(name: str, card: CardDecoder | None, most: int) -> list[bool]:
-    """Decode and convert the first frames of a video; tell of each whether the card did it."""
+    """Decode and convert the first frames of a video; return for each whether the GPU did it."""
     from engine.sources import video
 
     with closing(cast("Any", video.frames(name, card=card))) as frames:
@@ -255,7 +257,7 @@ def _decode(name: str, card: CardDecoder | None, most: int) -> list[bool]:
 
 
 def _frames(name: str, card: CardDecoder | None) -> Iterator[Picture]:
-    """Yield the frames of a video without end."""
+    """Yield the frames of a video in an endless loop."""
     from engine.sources import video
 
     while True:
@@ -270,7 +272,7 @@ def _stream_rate(
     workers: int,
     budget: TimeBudget,
 ) -> float:
-    """Return the pictures per second of a stream that has been running for a while."""
+    """Return the pictures per second of a stream after its warm-up."""
     batch = settings.batch
     stream = runs.stream(
         *(cast("Any", pictures), "yield", settings), bgr=False, keep="never", pace=Pace(workers)

@@ -17,12 +17,12 @@ from engine.plan.build import Plan
 from engine.settings import Settings
 from engine.vision.pixels import PICTURE_CHANNELS
 
-_CANDIDATES = 100  # for a picture and random weights; a trained network has about as many
+_CANDIDATES = 100  # per picture with random weights; a trained network has about as many
 PICTURE = (576, 768)  # height and width of the default picture
 
 
 def takes_pictures(graph: Graph) -> bool:
-    """Return whether pictures can be the input of a network, and not only arrays."""
+    """Return whether the input of a network can be a picture, and not only an array."""
     return graph.task != "other" and graph.net.channels in PICTURE_CHANNELS
 
 
@@ -35,8 +35,8 @@ class Workload:
     passes: Sequence[str] = ()
     is_trained: bool = True
     picture: Array | None = None  # uint8 (height, width, channels)
-    ranges: LayerRanges | None = None  # of int8
-    decoders: tuple[JpegDecoder | None, VideoDevice] | None = None  # of the device
+    ranges: LayerRanges | None = None  # for int8
+    decoders: tuple[JpegDecoder | None, VideoDevice] | None = None  # on the device
 
     @property
     def ready_plan(self) -> Plan:
@@ -46,7 +46,7 @@ class Workload:
 
     @property
     def takes_pictures(self) -> bool:
-        """Whether pictures can be its input, and not only arrays."""
+        """Whether the input can be a picture, and not only an array."""
         return takes_pictures(self.graph)
 
     def compile(self, batch: int) -> TimedProgram:

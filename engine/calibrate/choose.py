@@ -1,8 +1,9 @@
-"""Choose the limits of activations and the layers that stay float, by the error of the outputs.
+"""Choose the limits of activations and the layers that stay float, by their effect on the outputs.
 
-The error is that of the network's outputs on a few pictures, relative to their root mean square
-in float32. Of a detector these are the scores of all its boxes, whatever the threshold, and their
-sides and centres times the score: raw outputs would tell more of the background than of objects.
+The error is the difference of the network's outputs on a few pictures, relative to their root mean
+square in float32. For a detector, the outputs compared are the scores of all boxes, regardless of
+the threshold, and their sides and centres multiplied by the score: raw outputs would reflect the
+background more than the objects.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from engine.plan.build import Plan
 METHODS = ("max", "99.99%", "99.9%", "mse")
 Report = Callable[[str], None]
 Outputs = tuple[Array, ...]
-_NONE = -1.0  # a threshold that every box exceeds
+_NONE = -1.0  # a threshold that every score exceeds
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The result."""
+    """The result of choose()."""
 
     method: str
     ranges: LayerRanges
-    error: float  # of the network with these ranges
-    error_without_floats: float  # if no layer stayed float
-    errors: dict[int, float] = field(default_factory=dict)  # by convolution, if only it is int8
+    error: float  # error of the network with these ranges
+    error_without_floats: float  # error if no layer stayed float
+    errors: dict[int, float] = field(default_factory=dict)  # if only this convolution is int8
     error_by_method: dict[str, float] = field(default_factory=dict)
     gains: bool = True  # False if all layers stay float because that is faster
 
@@ -60,7 +61,7 @@ class Measurement:
 
     @property
     def has_finite_outputs(self) -> bool:
-        """Whether an output is finite in float32 for any input, so that errors can be measured.
+        """Whether float32 gives a finite output for some input, so that errors can be measured.
 
         A head returns rows with scores of NaN where its input overflows.
         """
@@ -87,7 +88,7 @@ def choose(
     target: float,
     report: Report = lambda text: None,
 ) -> Chosen:
-    """Return the method with the least error, and float layers until the target holds.
+    """Choose the method with the least error, then add float layers until the target is met.
 
     Layers become float in the order of the error that each of them causes alone.
     """
@@ -122,7 +123,7 @@ def choose(
 
 
 def _relative_error(expected: Sequence[Outputs], found: Sequence[Outputs]) -> float:
-    """Return the error of all outputs; those that are not finite in float32 tell nothing."""
+    """Return the error of all outputs, ignoring those that are not finite in float32."""
     squares = []
     for outputs in zip(zip(*expected, strict=True), zip(*found, strict=True), strict=True):
         pairs = [pair for pair in zip(*outputs, strict=True) if np.isfinite(pair[0]).all()]

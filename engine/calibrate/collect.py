@@ -27,7 +27,7 @@ class _Autotuned(Protocol):
 
 
 def can_measure(device: Device) -> bool:
-    """Whether a device runs int8 and the outputs of all layers."""
+    """Return whether a device can run int8 and return the outputs of all layers."""
     return device.name.partition(":")[0] == "cpu" or isinstance(device, _Autotuned)
 
 

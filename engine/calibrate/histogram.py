@@ -8,9 +8,9 @@ from engine.arrays import Array
 from engine.plan.int8 import LARGEST
 
 _BINS = 4096
-_MOST_VALUES = 1 << 17  # counted of one array: more tell little, and counting takes the time
-_CANDIDATES = 96  # limits that are tried for the least error
-_LEAST_SHARE = 0.1  # of the largest magnitude, down to which limits are tried
+_MOST_VALUES = 1 << 17  # sampled from each array: counting is slow, and more values add little
+_CANDIDATES = 96  # number of limits tried to find the least error
+_LEAST_SHARE = 0.1  # the smallest limit tried, relative to the largest magnitude
 
 
 class Histogram:
@@ -19,7 +19,7 @@ class Histogram:
     def __init__(self) -> None:
         self.largest = 0.0
         self.is_finite = True
-        self._width = 0.0  # of a bin; 0 until there is a value other than zero
+        self._width = 0.0  # bin width; 0 until there is a nonzero value
         self._counts = np.zeros(_BINS)
 
     def add(self, values: Array) -> None:
@@ -53,9 +53,9 @@ class Histogram:
             self._width *= 2
 
     def _percentile(self, percent: float) -> float:
-        """Return the magnitude that so many of the values other than zero do not exceed."""
+        """Return the magnitude that `percent` of the nonzero values do not exceed."""
         counts = self._counts.copy()
-        counts[0] = 0  # relu leaves zeros, which every scale holds
+        counts[0] = 0  # relu produces many zeros, which any scale represents exactly
         total = np.cumsum(counts)
         if not total[-1]:
             return self.largest
@@ -63,13 +63,12 @@ class Histogram:
         return min(self.largest, (found + 1) * self._width)
 
     def _least_error(self) -> float:
-        """Return the limit with the least sum of squares of rounding and clipping."""
+        """Return the limit with the least sum of squared rounding and clipping errors."""
         centres = (np.arange(_BINS) + 0.5) * self._width
         limits = np.linspace(_LEAST_SHARE, 1, _CANDIDATES) * self.largest
         errors = []
         for limit in limits:
             scale = limit / LARGEST
             rounded = np.minimum(np.rint(centres / scale), LARGEST) * scale
-            # within a bin, values are spread over its width
             errors.append(float((self._counts * np.square(centres - rounded)).sum()))
         return float(limits[int(np.argmin(errors))])

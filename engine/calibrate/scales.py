@@ -27,8 +27,8 @@ from engine.sources.pictures import pictures_of
 class Calibration:
     """The options of calibrate()."""
 
-    pictures: int = 300  # at most
-    measured: int = 8  # of these pictures, on which errors are measured
+    pictures: int = 300  # maximum number of pictures
+    measured: int = 8  # how many of these are used to measure errors
     target: float = 0.1  # the error that the network may have
 
 
@@ -45,8 +45,8 @@ def calibrate(
 ) -> tuple[Scales, Chosen]:
     """Return the scales of a network.
 
-    `plan` is without fusion. `digests` are those of the .cfg and the `weights` that it was read
-    from: the files may have changed since. `warn` gets the errors of pictures that cannot be read.
+    `plan` must be unfused. `digests` belong to the .cfg and `weights` as they were read: the files
+    may have changed since. `warn` receives the errors of pictures that cannot be read.
     """
     if not can_measure(device):
         raise InputError(f"{device.name}: expected the CPU or one GPU. Try: --device cpu")

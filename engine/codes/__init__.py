@@ -1,1 +1,1 @@
-"""Read machine-readable codes that a detector found, by zxing-cpp."""
+"""Read machine-readable codes that a detector found, with zxing-cpp."""

@@ -1,12 +1,12 @@
-"""Find the parts of a large picture that can be a 2-D code, where dark and light often change.
+"""Find the parts of a large picture that may hold a 2-D code, where dark and light alternate often.
 
-Most of a photograph of labels is flat, or has single edges. Every second pixel of every second row
-is compared with a threshold of its block, as zxing-cpp does it: halfway between the darkest and the
-lightest pixel; a block of low contrast counts as light. Where a fifth of the neighbours in a window
-differ, a part begins. It grows while more than a few of the cells along a side have edges: the side
-of a code is crossed by many, a line or a border by few.
+Most of a photograph of labels is flat, or has isolated edges. Every second pixel of every second
+row is compared with its block's threshold, which is computed as in zxing-cpp: halfway between the
+darkest and the lightest pixel; a block of low contrast counts as light. A part begins where a fifth
+of the neighbouring samples in a window differ. It grows while more than a few of the cells along a
+side have edges: many edges cross the side of a code, few cross a line or a border.
 
-Codes with large modules are not found. They are in the picture at a third of its size.
+Codes with large modules are not found here, but in the picture scaled to a third of its size.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import numpy as np
 
 from engine.arrays import Array
 
-Area: TypeAlias = tuple[int, int, int, int]  # left, top, right and bottom; the last two are outside
+Area: TypeAlias = tuple[int, int, int, int]  # left, top, right, bottom; the latter two exclusive
 
 _STEP = 2  # pixels between samples
-_BLOCK = 4  # samples with a common threshold
-_LEAST_CONTRAST = 24  # zxing-cpp's, of a block
-_CELL = 8  # samples; a window is 2 x 2 cells
-_MANY_CHANGES = 100  # in a window, of 512 pairs of neighbours
-_FEW_EDGES = 0.2  # of the cells along a side
-_QUIET = 16  # pixels around a part
-_MOST = 0.6  # of the picture; more parts cost as much as all of it
-_MOST_SEEDS = 0.3  # of the picture, as parts are larger than what they grow from
-_MOST_GROUPS = 200  # of cells: joining them takes time with the square of their number
+_BLOCK = 4  # samples per side of a block with a common threshold
+_LEAST_CONTRAST = 24  # zxing-cpp's minimum within a block
+_CELL = 8  # samples per side; a window is 2 x 2 cells
+_MANY_CHANGES = 100  # out of 512 pairs of neighbours in a window
+_FEW_EDGES = 0.2  # share of the cells along a side
+_QUIET = 16  # pixels of margin around a part
+_MOST = 0.6  # share of the picture; beyond it, reading parts costs as much as the whole
+_MOST_SEEDS = 0.3  # share of the picture, as parts grow from seeds
+_MOST_GROUPS = 200  # joining groups of cells takes quadratic time
 
 
 def busy_parts(grey: Array) -> list[Area]:
-    """Return rectangles of a picture (height, width) that enclose what can be 2-D codes."""
+    """Return rectangles of a picture (height, width) that enclose possible 2-D codes."""
     height, width = grey.shape
     whole = 0, 0, width, height
     if min(height, width) < 2 * _CELL * _STEP:
@@ -57,10 +57,10 @@ def busy_parts(grey: Array) -> list[Area]:
 
 
 def _aligned(cells: Area, width: int, height: int) -> Area:
-    """Return the pixels of some cells and around them, where zxing-cpp does as in all of a picture.
+    """Return the pixels of cells with a margin, on the sampling grid that the whole picture has.
 
-    It has blocks of 8 pixels, looks for QR codes in every third row, and for Data Matrix in every
-    16th row and column from the middle.
+    zxing-cpp has blocks of 8 pixels, looks for QR codes in every third row, and for Data Matrix in
+    every 16th row and column from the middle.
     """
     left, top, right, bottom = (_CELL * _STEP * each for each in cells)
     left = max(0, left - _QUIET) // 8 * 8
@@ -71,7 +71,7 @@ def _aligned(cells: Area, width: int, height: int) -> Area:
 
 
 def _cells(samples: Array) -> tuple[Array, Array]:
-    """Return for each cell how many neighbours differ, and whether there are edges at all."""
+    """Return for each cell how many neighbours differ, and whether it has any edges."""
     rows, columns = (each // _CELL for each in samples.shape)
     height, width = rows * _CELL, columns * _CELL
     blocks = samples[:height, :width].reshape(height // _BLOCK, _BLOCK, width)
@@ -98,13 +98,13 @@ def _of_pairs(values: Array, function: np.ufunc) -> Array:
 
 
 def _groups(cells: Array) -> Iterator[Area]:
-    """Yield what encloses cells that touch each other, if only at a corner."""
-    width = cells.shape[1] + 1  # with a column that is left over by all
+    """Yield the bounding boxes of groups of touching cells; corners count as touching."""
+    width = cells.shape[1] + 1  # with an empty column, so that rows do not touch
     around = [width * dy + dx for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
     left_over = set(np.flatnonzero(np.pad(cells, ((0, 0), (0, 1)))).tolist())
     while left_over:
         group = [left_over.pop()]
-        for cell in group:  # which gets longer meanwhile
+        for cell in group:  # grows during the loop
             touched = left_over.intersection([cell + each for each in around])
             left_over -= touched
             group.extend(touched)
@@ -115,7 +115,7 @@ def _groups(cells: Array) -> Iterator[Area]:
 def _grown(area: Area, sums: list[list[int]]) -> Area:
     """Move the sides of an area outwards, by cells, until few of them have edges.
 
-    `sums` are the cells with edges above and to the left of each corner.
+    `sums` is an integral image: how many cells above and to the left of each corner have edges.
     """
     height, width = len(sums) - 1, len(sums[0]) - 1
 
@@ -137,7 +137,7 @@ def _grown(area: Area, sums: list[list[int]]) -> Area:
 
 
 def _joined(parts: list[Area]) -> list[Area]:
-    """Join parts that together are no larger than what encloses them both."""
+    """Merge parts whose common bounding box is no larger than both together."""
     joined: list[Area] = []
     for part in parts:
         place = 0

@@ -1,8 +1,8 @@
 """Cut a code out of a picture, turned upright and enlarged.
 
-The bars of a code, or the sides of its modules, make gradients in one or two directions. The
-direction is that of the structure tensor, in which opposite gradients count as one; for codes of
-squares it is computed from fourth powers, in which all four sides of a module count as one.
+The bars of a code, or the sides of its modules, produce gradients in one or two directions. The
+direction comes from the structure tensor, where opposite gradients count as one; for codes of
+squares it uses fourth powers, where all four sides of a module count as one.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from engine.vision.code import Point
     from engine.vision.detection import Box
 
-_MARGIN = 0.12  # around a box, relative to its longer side: for the quiet zone and inexact boxes
+_MARGIN = 0.12  # around a box, relative to its longer side: for quiet zones and inexact boxes
 _MIN_MARGIN = 6  # pixels
-_INEXACT = 0.12  # of the longer side of a box: how much both its sides may be off, together
-_MIN_SIDE = 4  # pixels of a crop; there is no smaller code
-_DIRECTION_SIDE = 160  # pixels of the part of a crop in which the direction is measured
-_LEAST_MIDDLE, _MOST_MIDDLE = 0.2, 0.5  # of a crop, which are that part
-_ENLARGED = 2.0  # times, at most
+_INEXACT = 0.12  # total error of both sides of a box, relative to the longer one
+_MIN_SIDE = 4  # pixels of a crop; no code is smaller
+_DIRECTION_SIDE = 160  # pixels; the direction is measured in a part of this size
+_LEAST_MIDDLE, _MOST_MIDDLE = 0.2, 0.5  # that part, relative to the crop
+_ENLARGED = 2.0  # maximum enlargement
 ALL_LINES = 2**16
-# The weight of neighbouring lines in gradients. Without them the angles of sharp edges are too
-# large, by 2 degrees at worst; with Scharr's weight, 0.3, those of less sharp ones are too small.
+# The weight of neighbouring lines in gradients. Without them the angles of sharp edges come out up
+# to 2 degrees too large; with Scharr's weight, 0.3, those of softer edges come out too small.
 _NEIGHBOUR = 0.22
-_MIN_ANGLE = 0.03  # radians; a smaller turn costs sharpness and gains nothing
+_MIN_ANGLE = 0.03  # radians; a smaller rotation costs sharpness and gains nothing
 
 
 @dataclass(frozen=True, eq=False)
 class Crop:
-    """The surroundings of a box in grey."""
+    """A box with its surroundings, in grey."""
 
     image: Image.Image
     start: tuple[int, int]  # its place in the picture
     has_squares: bool  # modules are squares, not bars
-    box: Box | None  # if it encloses the code closely
+    box: Box | None  # None unless it encloses the code closely
 
     @classmethod
     def of(cls, picture: Array, box: Box, *, has_squares: bool, is_close: bool) -> Crop | None:
@@ -78,18 +78,18 @@ class Crop:
         slack: float | None = 1.0,
         is_exact: bool = True,
     ) -> View:
-        """Return the code with its gradients along the axes, scaled.
+        """Return the code rotated so that its gradients lie along the axes, and scaled.
 
-        Of its height the part `share` in the middle is enough for bars, and of that some lines.
-        `slack` is the room for an inexact box, relative to the usual one; None is all of the crop.
-        Exact pixels are for reading, and take twice the time.
+        For bars it is enough to keep the middle `share` of the height, and at most `most_lines`
+        lines of that. `slack` is the room for an inexact box, relative to the usual one; None keeps
+        the whole crop. Exact pixels, which reading needs, take twice the time.
         """
         from PIL import Image
 
         c, s = cos(self.angle), sin(self.angle)
         width, height = self.image.size
         across, down = self._sides(abs(c), abs(s), slack)
-        # pixels of the crop between two pixels and between two lines
+        # distances in the crop between two pixels and between two lines of the view
         step, line_step = 1 / scale, max(1 / scale, down * share / most_lines)
         size = (ceil(across / step), ceil(down * share / line_step))
         a, b, d, e = c * step, -s * line_step, s * step, c * line_step
@@ -101,11 +101,12 @@ class Crop:
         return View(np.asarray(turned), back, self.start)
 
     def _sides(self, c: float, s: float, slack: float | None) -> tuple[float, float]:
-        """Return how long a code can be along and across its gradients, by the cosine and sine.
+        """Return the maximum size of a code along and across its gradients.
 
-        One of sides a and b that touches the edges of a box has a c + b s = width and
-        a s + b c = height. So neither can be longer than what is divided here, and together the
-        two equations tell both sides, but for boxes of codes that are turned by about 45 degrees.
+        `c` and `s` are the cosine and sine of its angle. A code with sides a and b that touches the
+        edges of its box has a c + b s = width and a s + b c = height. So neither side can exceed
+        the quotients below, and the two equations determine both sides, except for codes rotated by
+        about 45 degrees.
         """
         small = 1e-6
         width, height = self.image.size
@@ -125,27 +126,27 @@ class Crop:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A part of a picture, turned and scaled."""
+    """A part of a picture, rotated and scaled."""
 
     grey: Array
-    back: tuple[float, ...]  # the affine map to the part as it is in the picture
-    start: tuple[int, int]  # of the part
+    back: tuple[float, ...]  # the affine map back to the unrotated part
+    start: tuple[int, int]  # the part's position in the picture
 
     @classmethod
     def scaled(cls, picture: Array, scale: int, area: Area | None = None) -> View:
-        """Return a picture that was scaled down before, or an area of it."""
+        """Return the view of an already downscaled picture, or of an area of it."""
         left, top, right, bottom = area or (0, 0, picture.shape[1], picture.shape[0])
         grey = np.ascontiguousarray(picture[top:bottom, left:right])
         return cls(grey, (scale, 0, 0, 0, scale, 0), (scale * left, scale * top))
 
     def lines(self, *, every: int) -> View:
-        """Return the view with only one line of `every` lines."""
+        """Return the view with only every `every`-th line."""
         a, b, c, d, e, f = self.back
         lines = np.ascontiguousarray(self.grey[::every])
         return View(lines, (a, every * b, c, d, every * e, f), self.start)
 
     def turned(self, *, every: int = 1) -> View:
-        """Return the view turned by a quarter, with only one of `every` lines of the result."""
+        """Return the view rotated by 90 degrees, with only every `every`-th line of the result."""
         from PIL import Image
 
         a, b, c, d, e, f = self.back
@@ -156,13 +157,13 @@ class View:
         return View(turned, back, self.start)
 
     def in_picture(self, point: Point) -> Point:
-        """Return the place of a point of this image in the picture."""
+        """Convert a point from this image to the picture."""
         x, y = point
         a, b, c, d, e, f = self.back
         return a * x + b * y + c + self.start[0], d * x + e * y + f + self.start[1]
 
     def around(self, points: Sequence[Point]) -> View:
-        """Return the part that encloses some points, with a margin."""
+        """Return the part that encloses the points, with a margin."""
         x, y = zip(*points, strict=True)
         margin = max(_MIN_MARGIN, _MARGIN * max(max(x) - min(x), max(y) - min(y)))
         left, top = max(0, floor(min(x) - margin)), max(0, floor(min(y) - margin))
@@ -172,7 +173,7 @@ class View:
         return View(part, back, self.start)
 
     def resized(self, factor: float) -> View:
-        """Return the code at another scale, in a fraction of the time that turning it takes."""
+        """Return the code at another scale, which is much faster than rotating it again."""
         from PIL import Image
 
         image = Image.fromarray(self.grey)
@@ -183,7 +184,7 @@ class View:
         return View(np.asarray(resized), (a * x, b * y, c, d * x, e * y, f), self.start)
 
     def from_picture(self, point: Point) -> Point:
-        """Return the place of a point of the picture in this image."""
+        """Convert a point from the picture to this image."""
         a, b, c, d, e, f = self.back
         x, y = point[0] - self.start[0] - c, point[1] - self.start[1] - f
         area = a * e - b * d
@@ -191,10 +192,10 @@ class View:
 
 
 def direction(image: Image.Image, *, has_squares: bool) -> float:
-    """Return the dominant direction of gradients in radians, 0 if they are almost upright.
+    """Return the dominant direction of gradients in radians, or 0 if it is almost along the axes.
 
-    For bars it is the direction across them, and lies within a quarter turn to both sides; for
-    squares it is one of two, and lies within an eighth.
+    For bars this is the direction across them, within 90 degrees either way; for squares it is one
+    of two directions, within 45 degrees either way.
     """
     grey = _middle(image)
     if min(grey.shape) < _MIN_SIDE:
@@ -211,7 +212,7 @@ def direction(image: Image.Image, *, has_squares: bool) -> float:
     def total(values: Array) -> float:
         return float(rows @ values @ columns)
 
-    # The square of dx + i dy has twice its direction, and the square of that four times.
+    # The square of dx + i dy has twice its angle, and the fourth power four times.
     either = atan2(
         total(2 * difference * mixed / strength), total((difference**2 - mixed**2) / strength)
     )
@@ -231,10 +232,10 @@ def _smooth(before: Array, here: Array, after: Array) -> Array:
 
 
 def _middle(image: Image.Image) -> Array:
-    """Return the middle of a crop as floats: its edges show what is next to the code.
+    """Return the middle of a crop as floats: its edges show what surrounds the code.
 
-    It is half of a small crop and a fifth of a large one. Small ones are enlarged, because
-    differences of single pixels are no gradients.
+    The middle is half of a small crop and a fifth of a large one. Small ones are enlarged, because
+    differences of single pixels are not usable as gradients.
     """
     from PIL import Image
 

@@ -1,4 +1,4 @@
-"""Which formats of codes the classes of a model stand for."""
+"""The code formats that the classes of a model stand for."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from engine.files.naming import shown
 Look: TypeAlias = Literal["bars", "rows", "squares", "strips"]  # what a code is made of
 
 _ROWS = "PDF417 CompactPDF417 MicroPDF417"
-# 1-D codes that always have a checksum, or whose every character is checked by its pattern
+# 1-D codes that always have a checksum, or in which the pattern of each character checks it
 _CHECKED = "EANUPC Code128 Code93 DataBar Code39 Codabar"
 _MAX_SHOWN = 5  # classes in a message
-# names of classes, in small letters and digits, that are no names of zxing-cpp's
+# normalised class names (lower-case letters and digits) that zxing-cpp does not know
 _GROUPS = {
     "AllLinear": ("barcode", "barcodes", "bars", "1d", "1dcode", "1dbarcode", "linear", "ean"),
     "AllMatrix": ("2d", "2dcode", "2dbarcode", "matrix"),
@@ -28,12 +28,12 @@ _GROUPS = {
     _ROWS: ("pdf417",),
     "UPCA UPCE": ("upc",),
 }
-_NO_FORMATS = ("none", "all")  # words of zxing-cpp that may be any class
+_NO_FORMATS = ("none", "all")  # words with a meaning in zxing-cpp, which may name any class here
 _GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names}
 
 
 def library() -> Any:
-    """Return the module of zxing-cpp, or raise the command that installs it."""
+    """Return zxing-cpp's module, or raise an error with the command that installs it."""
     command = extras.command("read")
     if find_spec("zxingcpp") is None:
         raise InputError(f"read: zxing-cpp is not installed. Run: {command}")
@@ -71,17 +71,17 @@ class ClassFormats:
             for each in zxing.barcode_formats_list(getattr(zxing.BarcodeFormat, name))
         )
         self.checked = checked | self.rows
-        # a part of its bars may be a code of the same format, without any error
+        # a part of its bars may be a valid code of the same format
         self.divisible = frozenset(zxing.barcode_formats_list(zxing.BarcodeFormat.ITF))
-        self.strips = frozenset((zxing.BarcodeFormat.RMQRCode,))  # of squares, hard to find
+        self.strips = frozenset((zxing.BarcodeFormat.RMQRCode,))  # made of squares; hard to find
         self.easily_misread = self.linear | self.rows
 
     def of(self, class_id: int) -> frozenset[Any]:
-        """Return the formats of a class; those of other things than codes have none."""
+        """Return the formats of a class; a class that is not a code has none."""
         return self._of_class.get(class_id, frozenset())
 
     def by_look(self, formats: Collection[Any]) -> Iterator[tuple[Look, Collection[Any]]]:
-        """Yield formats in groups of codes that are made of the same."""
+        """Yield the formats grouped by what their codes are made of."""
         chosen = frozenset(formats)
         groups: tuple[tuple[Look, frozenset[Any]], ...] = (
             ("bars", chosen & self.linear),
@@ -93,7 +93,7 @@ class ClassFormats:
                 yield look, of_look
 
     def class_of(self, code_format: Any) -> int | None:
-        """Return the class of a format: of several the one that has the fewest formats."""
+        """Return the class of a format; among several, the one with the fewest formats."""
         fitting = [
             (len(formats), number)
             for number, formats in self._of_class.items()

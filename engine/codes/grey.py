@@ -1,4 +1,4 @@
-"""Turn the pixels of a picture into grey: what Pillow makes of them, in half of its time."""
+"""Convert the pixels of a picture to grey: Pillow's result in half the time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from engine.arrays import Array
 
-_WEIGHTS = 0.299, 0.587, 0.114  # of red, green and blue
-_AT_ONCE = 2**15  # pixels, which stay in a cache as floats
+_WEIGHTS = 0.299, 0.587, 0.114  # red, green, blue
+_AT_ONCE = 2**15  # pixels; as floats they fit into a cache
 
 
 def grey_of(pixels: Array) -> Array:
-    """Return (height, width) from 0 to 255 of (height, width, channels), which may be floats."""
+    """Convert (height, width, channels), which may be floats, to (height, width) from 0 to 255."""
     height, width, channels = pixels.shape
     is_float = pixels.dtype != np.uint8
     if channels == 1 and not is_float:

@@ -1,13 +1,13 @@
-"""Read the codes of a picture: all of it, and what a detector found on its own.
+"""Read the codes of a picture: from the whole picture, and from the boxes of a detector.
 
-Reading all of the picture finds what zxing-cpp finds without a detector. The boxes whose codes were
-not read are then cut out, turned upright and enlarged. A text counts for a box only if the format
-is one of its class and the middle of the symbol lies inside. A 1-D code has a weak checksum or
-none, so its text counts only if two readings agree. The exception is a text of a format that checks
-itself, which was read from the whole picture where the network sees bars, and which no other
-reading contradicts. The characters of ITF check themselves, but a part of it may be a code, too: it
-counts only if its bars end where it was read. PDF417 may have little error correction: two readings
-of a crop must agree, and no reading of a crop may contradict what was read from the whole picture.
+Reading the whole picture finds what zxing-cpp finds without a detector. The boxes whose codes were
+not read are then cut out, rotated upright and enlarged. A text is accepted for a box only if its
+format belongs to the box's class and the centre of the symbol lies inside. A 1-D code has a weak
+checksum or none, so two readings must agree. The exception is a self-checking format that was read
+from the whole picture where the network sees bars, if no other reading contradicts it. ITF's
+characters are self-checking, but part of an ITF code may be a valid code, too: it is accepted only
+if its bars end where it was read. PDF417 may have little error correction: two readings of a crop
+must agree, and none may contradict what was read from the whole picture.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ from engine.vision.boxes import Boxes
 from engine.vision.code import Code, Corners, Point
 from engine.vision.detection import Box
 
-_READ_SCORE = 1.0  # of a code that was read and not detected
-_STRIP = 1.2  # from how many times its width a box may be around a strip; squares are not
-_MAX_CROPS = 200  # of a picture, the best boxes first: each takes milliseconds
-_BARS_SHARE = 0.4  # of the height of bars, in the middle, that is read
-_LINES = 2  # every second line is read of bars that are turned or made smaller
-_FOLLOWED_LINES = 64  # at most, in which the ends of bars are searched
-_MOST_PIXELS = 600_000  # of an enlarged crop
-_LONGEST_SIDE = 65535  # of a picture that zxing-cpp takes
-_LARGE = 2**20  # pixels; smaller pictures are read in one step
-_SMALLER = 3  # zxing-cpp, too, looks at pictures of a third of the size
-_AGREEING = 2  # readings of a 1-D code, and of a crop with PDF417
-_SAME_BOX = 0.7  # the IoU of boxes of the same code
+_READ_SCORE = 1.0  # score of a code that was read but not detected
+_STRIP = 1.2  # least ratio of the sides of a box that may hold a strip
+_MAX_CROPS = 200  # per picture, best boxes first: each takes milliseconds
+_BARS_SHARE = 0.4  # the middle share of the height of bars that is read
+_LINES = 2  # of rotated or downscaled bars, every second line is read
+_FOLLOWED_LINES = 64  # maximum number of lines searched for the ends of bars
+_MOST_PIXELS = 600_000  # maximum for an enlarged crop
+_LONGEST_SIDE = 65535  # zxing-cpp's limit
+_LARGE = 2**20  # pixels; smaller pictures are read in one go
+_SMALLER = 3  # zxing-cpp also downscales by this factor
+_AGREEING = 2  # readings required for a 1-D code, and for a crop with PDF417
+_SAME_BOX = 0.7  # least IoU of boxes of the same code
 _AS_NEAR = 1 / 8  # of the longer side of a code, by which its box may be further away than others
 _AS_LARGE = 1.5  # times a code, or that part of it, is what its box may measure
-_SAME_BARS = 0.5  # the correlation of two rows of pixels that show the same bars
-_ITF_MODULES = 9, 9  # of a digit, and of start and stop, in widths of a narrow bar
-_QUIET = 6  # modules without bars at both ends, of 10 by the standard; a wide bar has 3
-_BLUR = 1  # module next to a bar that may be dark
-_MOST_NOISE = 0.3  # the differences in the quiet zones, relative to those of the bars
-_TIGHT = 0.3  # slack that leaves out the edge of a label whose quiet zone is narrow
-_WITH_QUIET = 1.4  # the side of a crop of bars, relative to their length
+_SAME_BARS = 0.5  # least correlation of two pixel rows that show the same bars
+_ITF_MODULES = 9, 9  # width of a digit, and of start and stop, in narrow bars
+_QUIET = 6  # empty modules required at both ends; the standard says 10, a wide bar has 3
+_BLUR = 1  # modules next to a bar that may be dark
+_MOST_NOISE = 0.3  # contrast allowed in the quiet zones, relative to the bars
+_TIGHT = 0.3  # slack that excludes the edge of a label with a narrow quiet zone
+_WITH_QUIET = 1.4  # side of a crop of bars, relative to their length
 
 
 class _Variant(NamedTuple):
     """One way to look at a crop."""
 
     scale: float
-    is_thorough: bool = False  # also inverted, turned by a quarter and scaled down
-    is_upright: bool = True  # turned by the direction of its gradients
-    slack: float | None = 1.0  # around the box, relative to the usual one; None is all there is
-    most_lines: int = ALL_LINES  # of bars; they are alike, so a few tell as much in less time
+    is_thorough: bool = False  # also try inverted, rotated by 90 degrees and downscaled
+    is_upright: bool = True  # rotate by the direction of the gradients
+    slack: float | None = 1.0  # margin relative to the usual one; None is the whole crop
+    most_lines: int = ALL_LINES  # limit for bars: a few lines tell as much in less time
 
 
-# The first one reads nine of ten codes that any reads; on bars and rows a second one must agree.
-# Some 2-D codes are read only from the very pixels of the picture. zxing-cpp finds few rMQR codes
-# in one look, even with the exact direction, and most with large modules.
+# The first variant reads nine of ten codes that any variant reads; for bars and rows a second one
+# must agree. Some 2-D codes are read only from the original pixels. zxing-cpp finds few rMQR codes
+# in one attempt, even with the exact direction, and mostly those with large modules.
 _VARIANTS: dict[Look, tuple[_Variant, ...]] = {
     "squares": (
         _Variant(1.2),
@@ -86,7 +86,7 @@ _VARIANTS: dict[Look, tuple[_Variant, ...]] = {
 class _Reading(NamedTuple):
     code: Code
     zxing_format: Any
-    is_tight: bool = False  # in a look that may leave out the ends of a code
+    is_tight: bool = False  # read from a crop that may exclude the ends of the code
 
     @property
     def centre(self) -> Point:
@@ -103,7 +103,7 @@ class _Reading(NamedTuple):
         return self.box.width * self.box.height
 
     def encloses(self, point: Point) -> bool:
-        """Tell whether a point is inside the corners, which go around a convex outline."""
+        """Return whether a point is inside the corners, which form a convex outline."""
         one, two, three, four = self.code.corners
         sides = (one, two), (two, three), (three, four), (four, one)
         turns = [
@@ -116,7 +116,7 @@ class _Reading(NamedTuple):
 
 
 class CodeReader:
-    """Reads codes by zxing-cpp; any number of threads may use one."""
+    """Reads codes with zxing-cpp; thread-safe."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         """Raise InputError if zxing-cpp is missing or no class stands for codes."""
@@ -126,10 +126,10 @@ class CodeReader:
     def read(
         self, pixels: Array, boxes: Boxes, *, classes: Collection[int] | None = None
     ) -> tuple[Boxes, list[Code | None]]:
-        """Return the boxes with those of codes that only reading found, and what each says.
+        """Return the boxes, plus those of codes that only reading found, and the code in each.
 
-        `pixels` are those of a picture, (height, width, channels). `classes` limits the codes that
-        are added. The best scores come first.
+        `pixels` is (height, width, channels). `classes` limits the codes that are added. The best
+        scores come first.
         """
         picture = grey_of(pixels)
         height, width = picture.shape
@@ -177,10 +177,10 @@ class CodeReader:
     def _row_of(
         self, reading: _Reading, rows: Sequence[Box], boxes: Boxes, taken: Collection[int]
     ) -> int | None:
-        """Return the best of the boxes that lie about where a code does, or else the nearest one.
+        """Return the best box close to a code, or else the nearest one.
 
-        Only boxes that fit count. At tiny thresholds, poor ones may happen to be a little nearer
-        than the one of the code.
+        Only boxes of the code's class around its centre count. At tiny thresholds, a poor box may
+        happen to be slightly nearer than the code's own.
         """
         fitting = [
             (_distance(box, reading.centre), row)
@@ -200,7 +200,7 @@ class CodeReader:
         return min(alike)[2] if alike else row
 
     def _outermost(self, readings: Sequence[_Reading]) -> Iterator[_Reading]:
-        """Yield readings without 2-D codes inside others: the core of Aztec may read as a rune."""
+        """Yield readings except 2-D codes inside others: the core of Aztec may read as a rune."""
         for reading in readings:
             if reading.zxing_format in self._formats.linear or not any(
                 each.zxing_format not in self._formats.linear
@@ -211,7 +211,7 @@ class CodeReader:
                 yield reading
 
     def _order(self, reading: _Reading) -> tuple[bool, int]:
-        """Sort ITF last, and a part of its bars after all of them: a box gets the first one."""
+        """Sort ITF last, and partial ITF codes after complete ones: a box gets the first one."""
         is_divisible = reading.zxing_format in self._formats.divisible
         return is_divisible, -len(reading.code.text) if is_divisible else 0
 
@@ -221,9 +221,9 @@ class CodeReader:
         return is_inside and reading.zxing_format in formats
 
     def _is_known(self, reading: _Reading, others: Iterable[_Reading]) -> bool:
-        """Tell whether the same symbol was read before: the same text at the same place.
+        """Return whether the same symbol was read before: the same text at the same position.
 
-        Of a 1-D code some rows may say only a part, above all of ITF, which checks nothing.
+        Some rows of a 1-D code may yield only part of it, especially ITF, which has no checksum.
         """
         if reading.zxing_format not in self._formats.linear:
             return any(self._is_again(reading, each) for each in others)
@@ -235,9 +235,9 @@ class CodeReader:
         )
 
     def _is_again(self, reading: _Reading, earlier: _Reading) -> bool:
-        """Tell whether two readings of one text are of one symbol, not of a neighbour.
+        """Return whether two readings of one text are of one symbol, not of a neighbour.
 
-        Boxes of turned neighbours meet; but lines of the same bars have no area in common.
+        Boxes of rotated neighbours overlap, while lines of the same bars share no area.
         """
         if not reading.says_the_same(earlier):
             return False
@@ -246,7 +246,7 @@ class CodeReader:
         return reading.encloses(earlier.centre) or earlier.encloses(reading.centre)
 
     def _is_inside(self, reading: _Reading, others: Iterable[_Reading]) -> bool:
-        """Tell whether bars are a part of others, which a row of pixels leaves when turned."""
+        """Return whether bars are part of longer ones, which a pixel row may leave at an angle."""
         linear = self._formats.linear
         return reading.zxing_format in linear and any(
             each.zxing_format in linear and each.encloses(reading.centre) for each in others
@@ -261,7 +261,7 @@ class CodeReader:
         *,
         is_detected: bool,
     ) -> _Reading | None:
-        """Return what a box says; `first` is what it says in the whole picture, if anything."""
+        """Return what a box says; `first` is its reading from the whole picture, if any."""
         votes: list[_Reading] = []
         readings = self._variants(
             picture, box, formats, is_close=is_detected, was_read=first is not None
@@ -274,7 +274,7 @@ class CodeReader:
             if reading.zxing_format not in self._formats.easily_misread:
                 return reading
             if reading.is_tight and not self._is_whole(picture, reading):
-                continue  # two looks that leave out the same bars agree, too
+                continue  # two readings that miss the same bars agree, too
             votes.append(reading)
             if sum(reading.says_the_same(each) for each in votes) >= _AGREEING:
                 return reading
@@ -288,12 +288,12 @@ class CodeReader:
         return first if first.zxing_format in trusted else None
 
     def _is_whole(self, picture: Array, reading: _Reading) -> bool:
-        """Tell whether a code cannot be a part of a longer one."""
+        """Return whether a code cannot be a part of a longer one."""
         is_divisible = reading.zxing_format in self._formats.divisible
         return not is_divisible or _is_whole_itf(picture, reading)
 
     def _whole_bars(self, picture: Array, reading: _Reading) -> _Reading:
-        """Return a 1-D code with the corners of all its bars, not only of the rows just read."""
+        """Return a 1-D code with the corners of its entire bars, not only of the rows just read."""
         if reading.zxing_format not in self._formats.linear:
             return reading
         bars = _bars_of(picture, reading)
@@ -315,11 +315,11 @@ class CodeReader:
         is_close: bool,
         was_read: bool,
     ) -> Iterator[_Reading]:
-        """Yield what each way to look at a box says of a code in it."""
+        """Yield the reading of each variant for a box."""
         looks = [*self._formats.by_look(formats)]
         sides = sorted((box.width, box.height))
         if self._formats.strips & frozenset(formats) and sides[1] > _STRIP * sides[0]:
-            looks.append(("strips", self._formats.strips))  # after what is found more often
+            looks.append(("strips", self._formats.strips))  # last, because they are rare
         for look, of_look in looks:
             squares = look in ("squares", "strips")
             crop = Crop.of(picture, box, has_squares=squares, is_close=is_close)
@@ -328,7 +328,7 @@ class CodeReader:
             turned: tuple[View, float] | None = None
             variants = _VARIANTS[look]
             seen: set[tuple[object, ...]] = set()
-            if look == "rows" and was_read:  # the first is almost what was read
+            if look == "rows" and was_read:  # the first variant would repeat what was read
                 variants = variants[::-1]
             for variant in variants:
                 scale = _scale(variant, look, crop.image.size)
@@ -336,7 +336,7 @@ class CodeReader:
                     if scale < variant.scale:
                         continue
                     upright = crop.as_it_is()
-                elif turned is None or look == "bars":  # few rows, blurred by scaling twice
+                elif turned is None or look == "bars":  # few rows; rescaling would blur them
                     share = _BARS_SHARE if look == "bars" else 1.0
                     upright = crop.upright(
                         scale,
@@ -348,18 +348,18 @@ class CodeReader:
                 else:
                     upright = turned[0].resized(scale / turned[1])
                 pixels = upright.grey.shape, upright.back
-                if pixels in seen:  # which would only say the same again
+                if pixels in seen:  # the reading would be the same
                     continue
                 seen.add(pixels)
                 thorough = variant.is_thorough
                 codes = self._decoded(upright.grey, of_look, is_thorough=thorough, shrinks=thorough)
-                if look == "bars":  # some rows may say only a part
+                if look == "bars":  # some rows may yield only part of the code
                     codes.sort(key=lambda code: len(code.text), reverse=True)
                 for code in codes:
                     reading = self._reading(code, map(upright.in_picture, _corners(code)))
                     if self._fits(reading, box, formats):
                         reading = reading._replace(is_tight=variant.slack == _TIGHT)
-                        if turned and upright is turned[0]:  # the next look is only at this code
+                        if turned and upright is turned[0]:  # the next variant crops to this code
                             turned = upright.around(_corners(code)), scale
                         yield reading
 
@@ -374,11 +374,11 @@ class CodeReader:
         return readings
 
     def _views(self, picture: Array) -> Iterator[tuple[View, Collection[Any], bool, bool]]:
-        """Yield what to read of a picture, its formats, and two options of `_decoded`.
+        """Yield each view of a picture to read, its formats, and two options of `_decoded`.
 
-        This is all that zxing-cpp looks at by default, but for lines of bars next to others, and
-        for parts of a large picture that are too flat for 2-D codes. It would take longer to turn
-        the picture than Pillow.
+        Together they are what zxing-cpp tries by default, except for lines of bars next to others,
+        and for parts of a large picture that are too flat for 2-D codes. Pillow rotates the picture
+        faster than zxing-cpp would.
         """
         from PIL import Image
 
@@ -412,9 +412,10 @@ class CodeReader:
     def _decoded(
         self, grey: Array, formats: Collection[Any], *, is_thorough: bool, shrinks: bool
     ) -> list[Any]:
-        """Return what is read from pixels (height, width).
+        """Return the codes read from pixels (height, width).
 
-        A thorough look is also inverted and turned by a quarter, and may be scaled down.
+        A thorough reading also tries the picture inverted, rotated by 90 degrees, and perhaps
+        downscaled.
         """
         zxing = self._zxing
         codes = zxing.read_barcodes(
@@ -434,7 +435,7 @@ class CodeReader:
 
 
 def _scale(variant: _Variant, look: Look, size: tuple[int, int]) -> float:
-    """Return how much a crop is enlarged: never alike, as the same pixels always agree."""
+    """Return the enlargement of a crop; it differs per variant, as equal pixels always agree."""
     largest = sqrt(_MOST_PIXELS / (size[0] * size[1]))
     if variant.scale <= largest:
         return variant.scale
@@ -452,14 +453,14 @@ def _corners(code: Any) -> tuple[Point, Point, Point, Point]:
 
 
 def _edges(boxes: Boxes, size: tuple[int, int]) -> list[Box]:
-    """Return boxes in pixels."""
+    """Return the edges of boxes in pixels."""
     scaled = boxes.xywh.astype(np.float64) * (*size, *size)
     centre, half = scaled[:, :2], scaled[:, 2:] / 2
     return [Box(*row) for row in np.concatenate([centre - half, centre + half], axis=1).tolist()]
 
 
 class _Bars(NamedTuple):
-    """The bars of a 1-D code, upright: the columns that were read, and the rows that show them."""
+    """The upright bars of a 1-D code: the columns that were read, and the rows that show them."""
 
     upright: View
     grey: Array
@@ -497,7 +498,7 @@ def _bars_of(picture: Array, reading: _Reading, *, size: float = 1.0) -> _Bars |
 
 
 def _is_whole_itf(picture: Array, reading: _Reading) -> bool:
-    """Tell whether there is nothing but paper at both ends of the bars that were read."""
+    """Return whether both ends of the bars that were read are followed by a quiet zone."""
     bars = _bars_of(picture, reading, size=_WITH_QUIET)
     if bars is None:
         return False
@@ -521,7 +522,7 @@ def _distance(box: Box, point: Point) -> float:
 
 
 def _square_around(box: Box, *, size: float = 1.0) -> Box:
-    """Return a square around the part of a code that was read, which is a line of some bars."""
+    """Return a square around the part of a code that was read, which is a line across its bars."""
     x, y = (box.left + box.right) / 2, (box.top + box.bottom) / 2
     half = size * max(box.width, box.height) / 2
     return Box(x - half, y - half, x + half, y + half)
@@ -534,7 +535,7 @@ def _meet(one: Box, other: Box) -> bool:
 
 
 def _are_alike(one: Box, other: Box) -> bool:
-    """Tell whether two boxes enclose the same code, which a network may take for two classes."""
+    """Return whether two boxes enclose the same code, which a network may detect as two classes."""
     across = min(one.right, other.right) - max(one.left, other.left)
     down = min(one.bottom, other.bottom) - max(one.top, other.top)
     shared = max(0.0, across) * max(0.0, down)
@@ -545,7 +546,7 @@ def _are_alike(one: Box, other: Box) -> bool:
 def _joined(
     numbers: Sequence[int], added: Sequence[Box], boxes: Boxes, size: tuple[int, int]
 ) -> Boxes:
-    """Return boxes of codes that were read, by class, before those that a network found."""
+    """Return the boxes of read codes, by class, before those that the network found."""
     edges = np.array(added, np.float64) / (*size, *size)
     xywh = np.concatenate([(edges[:, :2] + edges[:, 2:]) / 2, edges[:, 2:] - edges[:, :2]], axis=1)
     scores = np.full(len(added), _READ_SCORE, np.float32)

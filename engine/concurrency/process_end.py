@@ -21,7 +21,7 @@ def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def is_signal(status: int) -> bool:
-    """Tell whether an exit status is that of a command which a signal has ended."""
+    """Return whether an exit status is that of a command which a signal has ended."""
     return status in {128 + number for number in DEFAULTS}
 
 

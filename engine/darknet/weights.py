@@ -122,7 +122,7 @@ def read_header(path: str | Path) -> Header:
 
 
 def has_header(path: str | Path) -> bool:
-    """Tell whether a file starts as a .weights file does, whatever its name."""
+    """Return whether a file starts as a .weights file does, whatever its name."""
     try:
         read_header(path)
     except (WeightsError, OSError):

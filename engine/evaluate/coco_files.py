@@ -111,7 +111,7 @@ def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Detections]:
 
 
 def _count_from_one(detections: Iterable[Any], truth: GroundTruth) -> bool:
-    """Tell whether COCO's classes have the ids that detect gives to a network without names."""
+    """Return whether COCO's classes have the ids that detect gives to a network without names."""
     if Path(truth.source).suffix.lower() == ".json" or truth.categories != COCO_CATEGORIES:
         return False
     values = [each.get("category_id") for each in detections if isinstance(each, dict)]
@@ -409,7 +409,7 @@ def matched_in_order(where: str, categories: Sequence[str], names: Sequence[str]
 
 
 def _is_only(text: str, index: int) -> bool:
-    """Tell whether a text is no name, and does not say another number than the index."""
+    """Return whether a text is no name, and does not say another number than the index."""
     return not is_name(text) and class_numbers([text]) in ([], [index])
 
 
@@ -427,7 +427,7 @@ def class_numbers(names: Iterable[str]) -> list[int]:
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text names something, unlike "3", "class 3" and an empty one."""
+    """Return whether a text names something, unlike "3", "class 3" and an empty one."""
     rest = _normalised(text).removeprefix("class")
     return bool(rest) and not rest.isdecimal()
 

@@ -204,7 +204,7 @@ def _with_others(
 
 
 def _is_other(file: Path, other: Path, written: Written) -> bool:
-    """Tell whether a second label file says something else, as far as that can be compared."""
+    """Return whether a second label file says something else, as far as that can be compared."""
     if other.suffix != file.suffix:
         return written.picture_of(file) is not None  # and may have been made by hand
     return _content(other) != _content(file)

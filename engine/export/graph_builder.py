@@ -62,7 +62,7 @@ def exports(*kinds: type[Op], in_float32: bool = False) -> Callable[[_Exporter],
 
 
 def _keeps_size(op: Op) -> bool:
-    """Tell whether the output has the height and width of the first tensor, whatever they are."""
+    """Return whether the output has the height and width of the first tensor, whatever they are."""
     if isinstance(op, Conv2d):
         window, stride, dilation = op.kernel, op.stride, op.dilation
         padding = op.padding

@@ -173,7 +173,7 @@ def _number_in(name: str) -> int | None:
 
 
 def _is_shared(name: str, number: int) -> bool:
-    """Tell whether a stream of another process, such as the shell, is the same file here."""
+    """Return whether a stream of another process, such as the shell, is the same file here."""
     try:
         return os.path.samestat(os.stat(name), os.fstat(number))  # noqa: PTH116
     except (OSError, OverflowError):
@@ -181,7 +181,7 @@ def _is_shared(name: str, number: int) -> bool:
 
 
 def is_stdout(path: str | Path) -> bool:
-    """Tell whether an output goes to stdout, by `-` or by the name of the stream."""
+    """Return whether an output goes to stdout, by `-` or by the name of the stream."""
     return str(path) == "-" or stream_number(path) == _NUMBERS["stdout"]
 
 

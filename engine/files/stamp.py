@@ -23,5 +23,5 @@ NO_FILE = Stamp(-1, 0, 0)  # of a picture that has a name, but was not read from
 
 
 def is_of_file(stamp: Stamp | None) -> bool:
-    """Tell whether something was read from the file that its path names."""
+    """Return whether something was read from the file that its path names."""
     return stamp is not None and stamp != NO_FILE

@@ -91,7 +91,7 @@ def read_entry(entry: Entry) -> Iterator[tuple[str, Wanted]]:
 
 
 def _is_missing(name: str) -> bool:
-    """Tell whether a name is that of a folder or a file of pictures which is not there."""
+    """Return whether a name is that of a folder or a file of pictures which is not there."""
     is_special = name == STDIN or media.is_url(name) or glob.has_magic(name)
     return not (is_special or media.media_of(name).has_frames or os.path.lexists(name))
 

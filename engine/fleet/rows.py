@@ -139,7 +139,7 @@ def tally(rows: pa.Table) -> Tally:
 
 
 def are_whole(rows: pa.Table, pictures: int) -> bool:
-    """Tell whether the table has a result or an error for each of this number of pictures."""
+    """Return whether the table has a result or an error for each of this number of pictures."""
     if len(rows) != pictures or not {*SCHEMA_OF_CLASSES.names} <= {*rows.column_names}:
         return False
     has_scores, has_error = (pyarrow.compute.is_valid(rows[name]) for name in ("scores", "error"))

@@ -64,7 +64,7 @@ def make(
 
 
 def is_one(folder: Folder) -> bool:
-    """Tell whether the file with a plan's name is a plan, and not a user's table of pictures."""
+    """Return whether the file with a plan's name is a plan, and not a user's table of pictures."""
     try:
         names = pyarrow.parquet.ParquetFile(folder.open(PLAN)).schema_arrow.names
     except (OSError, pa.ArrowException):  # PyArrow has both for damaged files

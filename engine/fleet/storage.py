@@ -54,7 +54,7 @@ def join(folder: str, path: str) -> str:
 
 
 def has_pattern(name: str) -> bool:
-    """Tell whether a part of a store's name after its host has a wildcard."""
+    """Return whether a part of a store's name after its host has a wildcard."""
     return glob.has_magic("/".join(_parts_of(name)[3:]))
 
 

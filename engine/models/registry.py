@@ -62,7 +62,7 @@ def bundled_models() -> list[Model]:
 
 
 def knows(name: str) -> bool:
-    """Tell whether find() would return a network."""
+    """Return whether find() would return a network."""
     return name in models() or name in bundled.models()
 
 

@@ -40,7 +40,7 @@ class LabelDigests:
         self._path = folder / FILE
 
     def is_changed(self, name: str) -> bool:
-        """Tell whether there is a file that is not as a run has written it."""
+        """Return whether there is a file that is not as a run has written it."""
         path = self._folder / name
         if not os.path.lexists(path):
             return False
@@ -51,7 +51,7 @@ class LabelDigests:
         return all(each.digest != digest for each in self._known.get(name, ()))
 
     def is_corrected(self, name: str) -> bool:
-        """Tell whether a file has been changed since a run wrote it, as far as that is known."""
+        """Return whether a file has been changed since a run wrote it, as far as that is known."""
         return name in self._known and self.is_changed(name)
 
     def objects_in(self, name: str) -> int | None:

@@ -46,7 +46,7 @@ class Owned(NamedTuple):
     source: str = ""  # what a single file, such as that of -o FILE, was made of, if it is known
 
     def may_have(self, what: str) -> bool:
-        """Tell whether a run has written pictures, crops or labels of this name, or may have."""
+        """Return whether a run has written pictures, crops or labels of this name, or may have."""
         return bool(self.picture) and (what in self.holds or not self.holds)
 
 
@@ -88,12 +88,12 @@ def warn_of_other_classes(name: str) -> None:
 
 
 def does_file_show_more(path: Path, holds: tuple[str, ...] = ()) -> bool:
-    """Tell whether an earlier run has hidden less, or other classes, in a file of add_file()."""
+    """Return whether an earlier run has hidden less, or other classes, in a file of add_file()."""
     return OutputRecord(str(path.parent), _name_of, holds).shows_more(Owned(path.name, ""))
 
 
 def is_file_due(path: Path, holds: tuple[str, ...] = ()) -> bool:
-    """Tell whether a run that was to write a file of add_file() has not completed it."""
+    """Return whether a run that was to write a file of add_file() has not completed it."""
     record, owned = OutputRecord(str(path.parent), _name_of, holds), Owned(path.name, "")
     return record.is_due(owned) or record.shows_more(owned)
 
@@ -239,7 +239,7 @@ class OutputRecord:
                     self._add(file, [Owned(_ALL, "")])
 
     def is_due(self, owned: Owned) -> bool:
-        """Tell whether a run that was to replace the outputs of a picture has not done so."""
+        """Return whether a run that was to replace the outputs of a picture has not done so."""
         key = self._key_of(owned)
         owner = self.owners.get(key)
         if owner is None:
@@ -250,12 +250,12 @@ class OutputRecord:
         return self._reopened is not None and key in self._reopened
 
     def _says(self, owned: Owned) -> bool:
-        """Tell whether the last line about outputs says this."""
+        """Return whether the last line about outputs says this."""
         key = self._key_of(owned)
         return self.owners.get(key) == owned and not self._is_reopened(key)
 
     def shows_more(self, owned: Owned) -> bool:
-        """Tell whether an earlier run has hidden less, or other classes, in its pictures."""
+        """Return whether an earlier run has hidden less, or other classes, in its pictures."""
         owner = self.owners.get(self._key_of(owned))
         if owner is None and self._hidden and (path := self._unknown_pixels(owned)):
             raise InputError(
@@ -294,7 +294,7 @@ class OutputRecord:
         return owned._replace(holds=tuple(sorted(holds)))
 
     def has_file(self, owned: Owned) -> bool:
-        """Tell whether there are labels or an annotated copy of this name."""
+        """Return whether there are labels or an annotated copy of this name."""
         return self._has(owned, ".txt") or self._has(owned, suffix_of(owned.picture))
 
     def _has(self, owned: Owned, ending: str) -> bool:

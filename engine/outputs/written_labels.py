@@ -41,7 +41,7 @@ class WrittenLabels:
         return next((picture for _, picture in self._owners_of(file)), None)
 
     def is_as_written(self, file: Path) -> bool:
-        """Tell whether a run has written a label file, and nobody has changed it since."""
+        """Return whether a run has written a label file, and nobody has changed it since."""
         names = file, file.with_name(f"{video_of(file.stem) or file.stem}.txt")
         for name in names:
             for folder, picture in self._owners_of(name):

@@ -303,7 +303,7 @@ class LimitedProtocol(HttpToolsProtocol):
         return self.client[0] if self.client else ""
 
     def _is_over_limit(self) -> bool:
-        """Tell whether there are too many connections, of all clients or of this one.
+        """Return whether there are too many connections, of all clients or of this one.
 
         The last tenth is not for a client that holds all others.
         """

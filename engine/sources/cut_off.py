@@ -35,7 +35,7 @@ _UNKNOWN_RIFF = (0, 0xFFFFFFFF)
 
 
 def is_cut_off(path: str) -> bool:
-    """Tell whether MP4, AVI, Matroska or FLV is shorter than it says, or MPEG-TS ends in a packet.
+    """Return whether MP4, AVI, Matroska or FLV is truncated, or MPEG-TS ends inside a packet.
 
     Durations alone do not tell: those of whole files include longer sound and the time for which
     the last frame is shown.
@@ -57,7 +57,7 @@ def is_cut_off(path: str) -> bool:
 
 
 def has_gap(path: str) -> bool:
-    """Tell whether AVI, Matroska or MPEG-TS is damaged somewhere before its end.
+    """Return whether AVI, Matroska or MPEG-TS is damaged somewhere before its end.
 
     Its demuxer leaves out what it cannot read. Damage within frames is an error of the decoder.
     """
@@ -105,7 +105,7 @@ def _end_of_riffs(file: BinaryIO, size: int) -> int:
 
 
 def _has_gap_of_chunks(file: BinaryIO, size: int) -> bool:
-    """Tell whether bytes that are no chunk lie before the end of the last RIFF.
+    """Return whether bytes that are no chunk lie before the end of the last RIFF.
 
     What follows that is a trailer.
     """
@@ -155,7 +155,7 @@ def _end_of_clusters(file: BinaryIO, size: int) -> int:
 
 
 def _has_gap_of_elements(file: BinaryIO) -> bool:
-    """Tell whether clusters follow unknown bytes or a block of an unknown track."""
+    """Return whether clusters follow unknown bytes or a block of an unknown track."""
     file.seek(len(_EBML))
     file.seek(_ebml_length(file) or 0, os.SEEK_CUR)
     if file.read(len(_SEGMENT)) != _SEGMENT:
@@ -194,7 +194,7 @@ def _ebml_kind(file: BinaryIO) -> bytes:
 
 
 def _holds(file: BinaryIO, wanted: bytes) -> bool:
-    """Tell whether the rest of a file holds these bytes."""
+    """Return whether the rest of a file holds these bytes."""
     before = b""
     while found := file.read(_SEARCHED):
         if wanted in before + found:
@@ -225,7 +225,7 @@ def _end_of_tags(file: BinaryIO, size: int) -> int:
 
 
 def _ends_in_packet(file: BinaryIO, size: int, length: int, place: int) -> bool:
-    """Tell whether the file ends in a packet: other bytes after the last one are a trailer."""
+    """Return whether the file ends in a packet: other bytes after the last one are a trailer."""
     count, rest = divmod(size, length)
     if count < 3 or rest <= place:
         return False
@@ -237,7 +237,7 @@ def _ends_in_packet(file: BinaryIO, size: int, length: int, place: int) -> bool:
 
 
 def _has_gap_of_packets(file: BinaryIO, length: int, place: int) -> bool:
-    """Tell whether other bytes lie between packets, or packets of a stream are missing."""
+    """Return whether other bytes lie between packets, or packets of a stream are missing."""
     file.seek(0)
     lost = b""  # what has followed the last packet so far
     streams = _Streams()
@@ -262,7 +262,7 @@ def _has_gap_of_packets(file: BinaryIO, length: int, place: int) -> bool:
 
 
 def _holds_packets(content: bytes, length: int) -> bool:
-    """Tell whether three packets follow each other anywhere."""
+    """Return whether three packets follow each other anywhere."""
     are_sync = np.frombuffer(content, np.uint8) == _SYNC[0]
     ends = len(are_sync) - 2 * length
     if ends <= 0:
@@ -279,14 +279,14 @@ class _Streams:
         self._has_frames: dict[int, bool] = {}  # or tables
 
     def lack_packets(self, packets: Array) -> bool:
-        """Tell whether the next packets leave out numbers or the beginning of a frame."""
+        """Return whether the next packets leave out numbers or the beginning of a frame."""
         streams = (packets[:, 1].astype(int) & 0x1F) << 8 | packets[:, 2]
         each = {stream: packets[streams == stream] for stream in np.unique(streams).tolist()}
         each.pop(_FILLER, None)
         return any(self._lacks_numbers(*of) or self._lacks_starts(*of) for of in each.items())
 
     def _lacks_numbers(self, stream: int, packets: Array) -> bool:
-        """Tell whether counters leave out numbers.
+        """Return whether counters leave out numbers.
 
         Where the next packet begins a frame, two recordings may have been joined.
         """
@@ -304,7 +304,7 @@ class _Streams:
         return bool(((steps > 1) & (np.diff(breaks) == 0) & ~begins[1:]).any())
 
     def _lacks_starts(self, stream: int, packets: Array) -> bool:
-        """Tell whether some packets that begin a frame or table begin with a code, others not."""
+        """Return whether some packets that begin a frame or table begin with a code, others not."""
         starts = packets[packets[:, 1] & 0x40 > 0]
         if not len(starts):
             return False

@@ -71,7 +71,7 @@ def media_of(name: str, *, root: str | None = None) -> Media:
 
 
 def is_address(name: str) -> bool:
-    """Tell whether a name begins like a URL; is_url() refuses malformed ones."""
+    """Return whether a name begins like a URL; is_url() refuses malformed ones."""
     scheme, colon, _ = name.partition("://")
     return bool(colon) and scheme.lower() in (*_WEB, *_STREAMS)
 
@@ -85,7 +85,7 @@ def url_path(url: str) -> str:
 
 
 def is_camera(name: str) -> bool:
-    """Tell whether a name is a camera's device or number; a file of that name takes precedence."""
+    """Return whether a name is a camera's device or number; a file of that name takes priority."""
     if name.startswith("/dev/video"):
         return True
     return name.isascii() and name.isdecimal() and not os.path.lexists(name)
@@ -108,7 +108,7 @@ def kind_of(name: str) -> MediaKind:
 
 
 def has_unknown_kind(name: str) -> bool:
-    """Tell whether a name is an address without a known ending; most are those of pictures."""
+    """Return whether a name is an address without a known ending; most are those of pictures."""
     return is_url(name) and kind_of(name) is MediaKind.URL and not is_picture(url_path(name))
 
 

@@ -82,7 +82,7 @@ class NewestOfEach(Generic[T]):
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _is_settled(self) -> bool:
-        """Tell whether there is an item, an error, or nothing to wait for any more."""
+        """Return whether there is an item, an error, or nothing to wait for any more."""
         if any(each.is_full or each.error is not None for each in self._slots):
             return True
         return all(each.is_over for each in self._slots)

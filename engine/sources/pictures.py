@@ -47,7 +47,7 @@ def name_of(source: object) -> str | None:
 
 
 def is_file(name: str) -> bool:
-    """Tell whether a name is that of one picture in a file, which image.read() can read."""
+    """Return whether a name is that of one picture in a file, which image.read() can read."""
     if not (_has_usual_form(name) or _may_be_file(name)):
         return False
     return not os.path.isdir(name)  # noqa: PTH112 - raises nothing: reading reports it
@@ -62,12 +62,12 @@ def _may_be_file(name: str) -> bool:
 
 
 def is_single(name: str) -> bool:
-    """Tell whether a name stands for one picture: a file or the URL of a picture."""
+    """Return whether a name stands for one picture: a file or the URL of a picture."""
     return is_file(name) or (is_url(name) and kind_of(name) is MediaKind.URL)
 
 
 def are_at_hand(sources: object) -> bool:
-    """Tell whether no source has to be waited for: they are a list without live ones."""
+    """Return whether no source has to be waited for: they are a list without live ones."""
     if not isinstance(sources, (list, tuple)):
         return isinstance(sources, np.ndarray)
     names = (name_of(each) or "" for each in sources if not _is_ready(each))
@@ -75,7 +75,7 @@ def are_at_hand(sources: object) -> bool:
 
 
 def is_endless(name: str) -> bool:
-    """Tell whether a name is a camera or a live stream."""
+    """Return whether a name is a camera or a live stream."""
     return is_camera(name) or (is_url(name) and kind_of(name) is MediaKind.LIVE)
 
 

@@ -47,7 +47,7 @@ class FrameSelection:
             raise InputError(f"reconnect: expected 0 or more, got {self.reconnect}")
 
     def reads_together(self, kind: MediaKind) -> bool:
-        """Tell whether adjacent sources of a kind are read at once."""
+        """Return whether adjacent sources of a kind are read at once."""
         return kind is MediaKind.LIVE or (kind is MediaKind.VIDEO and self.at_once > 1)
 
     def of(self, decoded: Iterator[DecodedFrame]) -> Generator[DecodedFrame]:

@@ -62,7 +62,7 @@ def _taken(
 
 
 def _is_file_at_hand(source: object) -> bool:
-    """Tell whether a source is a file that is read at once, and that its owner may close soon.
+    """Return whether a source is a file that is read at once, and that its owner may close soon.
 
     Others, such as the answer of a server, may take long, and are read when it is their turn.
     """

@@ -162,7 +162,7 @@ def _reason(name: str, error: FFmpegError, count: int) -> str:
 
 
 def _is_about_card(error: FFmpegError) -> bool:
-    """Tell whether an error of a stream comes from the card's decoder, not from the network."""
+    """Return whether an error of a stream comes from the card's decoder, not from the network."""
     from av.error import ExternalError
 
     return isinstance(error, ExternalError)
@@ -232,7 +232,7 @@ def _frames_of_live(
 def _lacks_frames(
     container: InputContainer, stream: VideoStream, count: int, last: float, rate: Fraction
 ) -> bool:
-    """Tell whether fewer frames were read than are stated, or than fill the stated duration.
+    """Return whether fewer frames were read than are stated, or than fill the stated duration.
 
     `last` is the time of the last frame. Where nothing is stated, frames may be missing. MP4 states
     the frames before its first fragment only.

@@ -343,7 +343,7 @@ class _ZoneCount(_Count[_Visit]):
 
 
 def _are_on_a_line(points: Array) -> bool:
-    """Tell whether points are on one line, but for what numbers are rounded by."""
+    """Return whether points are on one line, but for what numbers are rounded by."""
     from_first = points - points[0]
     furthest = from_first[np.hypot(*from_first.T).argmax()]
     return bool((np.abs(_cross(furthest, from_first)) <= 1e-12 * (furthest**2).sum()).all())

@@ -259,7 +259,7 @@ class Tracker:
         return self._lost_seconds + 1 / self._rate + _TIME_TOLERANCE
 
     def _is_pause(self, step: float) -> bool:
-        """Tell whether a step is too long for tracks to last, and unusual in this scene."""
+        """Return whether a step is too long for tracks to last, and unusual in this scene."""
         usual = self._step or np.inf  # after the first frame, any step may be the usual one
         return step > max(self._longest_loss, _PAUSE * usual)
 

@@ -410,7 +410,7 @@ class _Process:
 
 
 def _is_encoded(source: object) -> bool:
-    """Tell whether a source is a file's name, or bytes, that another process can read."""
+    """Return whether a source is a file's name, or bytes, that another process can read."""
     if isinstance(source, (str, os.PathLike)):
         name = os.fspath(source)
         return isinstance(name, str) and not name.startswith(_OWN_FILES)

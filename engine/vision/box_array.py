@@ -173,7 +173,7 @@ class BoxArray(Values):
 
     @property
     def _is_whole(self) -> bool:
-        """Tell whether each row is still a box, whose score and class are known."""
+        """Return whether each row is still a box, whose score and class are known."""
         return "_scores" in self.__dict__
 
     if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute

@@ -36,7 +36,7 @@ _YCBCR_TO_RGB = (
 
 
 def has_440_chroma(image: Image.Image) -> bool:
-    """Tell whether an opened, not yet loaded picture is such a JPEG."""
+    """Return whether an opened, not yet loaded picture is such a JPEG."""
     from PIL import features
 
     return (

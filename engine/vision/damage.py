@@ -122,7 +122,7 @@ def _damage_of_jpeg(content: bytes, image: Image.Image | None) -> str | None:
 
 
 def _is_last_block_grey(image: Image.Image) -> bool:
-    """Tell whether the blocks of luma, or of black, at the bottom right may be missing.
+    """Return whether the blocks of luma, or of black, at the bottom right may be missing.
 
     Colours may come from the chroma of blocks next to it, which a decoder blends.
     """
@@ -134,7 +134,7 @@ def _is_last_block_grey(image: Image.Image) -> bool:
 
 
 def _lacks_blocks(content: bytes, end: int) -> bool:
-    """Tell whether a decoder uses more data than a JPEG has before its end marker."""
+    """Return whether a decoder uses more data than a JPEG has before its end marker."""
     while content[end - 1] == _FILL:  # before the marker, or a half of an escaped byte
         end -= 1
     _, last = max((content.rfind(each, 0, end), number) for number, each in enumerate(_RESTARTS))

@@ -37,7 +37,7 @@ def encode(image: Image.Image, path: str | Path) -> bytes:
 
 
 def fits(size: tuple[int, int], path: str | Path) -> bool:
-    """Tell whether the format of a file name can hold pictures of this size."""
+    """Return whether the format of a file name can hold pictures of this size."""
     limit = _MAX_SIDES.get(format_of(path) or "")
     return limit is None or max(size) <= limit
 

@@ -271,7 +271,7 @@ def read(
 def are_uniform_arrays(
     sources: Sequence[object], *, channels: int = 3, max_pixels: int | None = None
 ) -> TypeGuard[Sequence[Array]]:
-    """Tell whether the sources are arrays of one shape that read() would return unchanged."""
+    """Return whether the sources are arrays of one shape that read() would return unchanged."""
     first = sources[0] if sources else None
     if not needs_no_conversion(first, channels, max_pixels):
         return False

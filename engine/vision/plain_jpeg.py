@@ -191,7 +191,7 @@ def _huffman_tables(segment: bytes) -> tuple[int, ...]:
 
 
 def _are_codes(counts: bytes) -> bool:
-    """Tell whether a Huffman table can have these numbers of codes of 1, 2, … 16 bits.
+    """Return whether a Huffman table can have these numbers of codes of 1, 2, … 16 bits.
 
     No code consists of ones only.
     """

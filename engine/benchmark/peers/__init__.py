@@ -19,7 +19,7 @@ PEERS = {"opencv": "OpenCV DNN", "onnxruntime": "ONNX Runtime", "pytorch": "PyTo
 ENGINE = "engine"
 
 _MIN_RUNS = 5
-_PAUSE_SECONDS = 0.02  # so that the spinning threads of the previous program go to sleep
+_PAUSE_SECONDS = 0.02  # lets the spinning threads of the previous program go to sleep
 
 
 def measure(

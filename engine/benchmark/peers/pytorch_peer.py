@@ -100,7 +100,7 @@ class TorchNetwork:
         return copied
 
 
-# In place, because that is faster.
+# In-place variants, because they are faster.
 _ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "linear": lambda torch, x: x,
     "leaky": lambda torch, x: torch.nn.functional.leaky_relu(x, 0.1, inplace=True),

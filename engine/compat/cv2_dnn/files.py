@@ -35,12 +35,12 @@ def is_buffer(given: object) -> TypeGuard[Buffer]:
 
 
 def is_nothing(given: Content) -> bool:
-    """Tell whether no file was named, or a buffer is empty."""
+    """Return whether no file was named, or a buffer is empty."""
     return not len(given if is_buffer(given) else str(given))
 
 
 def is_darknet(*given: Any, framework: str = "") -> bool:
-    """Tell whether readNet() should read these arguments as a darknet network.
+    """Return whether readNet() should read these arguments as a darknet network.
 
     One suffix of darknet's decides, as in OpenCV 4: weights are also called x.backup.
     """

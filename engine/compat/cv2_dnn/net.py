@@ -195,7 +195,7 @@ class Net:
         return tuple(self._layers[number - 1].name for number in self.getUnconnectedOutLayers())
 
     def detects(self, names: Sequence[str]) -> bool:
-        """Tell whether one of these layers is a detection layer, whose output is not scores."""
+        """Return whether one of these layers is a detection layer, whose output is not scores."""
         nodes = (self._network.nodes[self._layer(name).node] for name in names)
         return any(node.layer.is_detection for node in nodes)
 

@@ -172,7 +172,7 @@ class RunFolder:
         return made
 
     def _is_taken(self, *paths: Path) -> bool:
-        """Tell whether another program has written a file into the new folder."""
+        """Return whether another program has written a file into the new folder."""
         return not self._exist_ok and any(each.exists() for each in paths)
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""A drop-in replacement for darknet.py: scripts need one changed import.
+"""A drop-in replacement for darknet.py: scripts only need to change one import.
 
     from engine.compat import darknet              # instead of: import darknet
 
@@ -132,22 +132,22 @@ _INSTEAD = {
     "predict": "Use predict_image(), or engine.load(…).forward() for arrays",
 }
 
-_FILES = "./cfg/yolov4.cfg", "yolov4.weights", "./cfg/coco.data"  # of performDetect()
+_FILES = "./cfg/yolov4.cfg", "yolov4.weights", "./cfg/coco.data"  # defaults of performDetect()
 
 _device = "auto"  # global, because set_gpu() is called before load_network()
-_performing: tuple[tuple[Text, ...], Network, METADATA] | None = None  # of performDetect()
+_performing: tuple[tuple[Text, ...], Network, METADATA] | None = None  # for performDetect()
 
 
 if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Say what to use in place of a name of darknet.py that is not here."""
+        """Raise an error that says what to use in place of a missing name of darknet.py."""
         hint = f". {_INSTEAD[name]}" if name in _INSTEAD else ""
         raise AttributeError(f"{name}: engine.compat.darknet has none{hint}")
 
 
 def __dir__() -> list[str]:
-    """Return the names of darknet.py only, of which Python suggests one for a misspelt name."""
+    """Return only darknet.py's names, which Python then suggests for a misspelt name."""
     return __all__
 
 
@@ -240,7 +240,7 @@ def make_image(width: int, height: int, channels: int) -> IMAGE:
 
 
 def copy_image_from_bytes(image: IMAGE, content: bytes) -> None:
-    """Fill an image with the bytes of a uint8 RGB array of shape (height, width, channels)."""
+    """Fill an image from the bytes of a uint8 RGB array of shape (height, width, channels)."""
     pixels = np.frombuffer(content, np.uint8)
     size = image.w * image.h * image.c
     if pixels.size != size:
@@ -252,7 +252,7 @@ def copy_image_from_bytes(image: IMAGE, content: bytes) -> None:
 
 
 def array_to_image(array: Array) -> tuple[IMAGE, Array]:
-    """Return an image of a uint8 array of shape (height, width, channels), and its numbers."""
+    """Return an image of a uint8 array (height, width, channels), and the array of its values."""
     pixels = np.asarray(array)
     if pixels.ndim != 3:
         raise InputError(f"array: expected (height, width, channels), got {pixels.shape}")
@@ -262,9 +262,9 @@ def array_to_image(array: Array) -> tuple[IMAGE, Array]:
 
 
 def load_image(path: Text, width: int, height: int, channels: int = 3) -> IMAGE:
-    """Read a picture as RGB; stretch it unless width or height is 0.
+    """Read a picture as RGB; stretch it to this size unless width or height is 0.
 
-    hank-ai's fork passes the number of channels, too: 3, or 0 for any.
+    hank-ai's fork also passes the number of channels: 3, or 0 for any.
     """
     if channels not in (0, 3):
         raise InputError(f"load_image: expected 3 channels, got {channels}")
@@ -280,7 +280,7 @@ def letterbox_image(image: IMAGE, width: int, height: int) -> IMAGE:
 
 
 def rgbgr_image(image: IMAGE) -> None:
-    """Exchange red and blue in place."""
+    """Swap red and blue in place."""
     if image.c != 3:
         raise InputError(f"image: expected 3 channels, got {image.c}")
     planes = image.numbers(3 * image.h * image.w).reshape(3, -1)
@@ -329,8 +329,8 @@ def detect_image(
 ) -> list[Decoded] | list[Scored]:
     """Return (label, confidence in percent as text, (x, y, w, h)) in pixels of the image.
 
-    The list is sorted by the text, as in darknet.py: "9.5" comes after "85.2". With the METADATA of
-    load_meta(), as until 2020, confidences are probabilities, best first. `debug` does nothing.
+    The list is sorted by the text, as in darknet.py: "9.5" comes after "85.2". Given the METADATA
+    of load_meta(), as until 2020, confidences are probabilities, best first. `debug` does nothing.
     """
     is_old = isinstance(class_names, METADATA)
     names: Sequence[str] = class_names.names if isinstance(class_names, METADATA) else class_names
@@ -377,12 +377,12 @@ def performDetect(
 ) -> list[Scored] | dict[str, Any] | None:
     """Detect in a file, as darknet.py did until 2020; the first call loads the network.
 
-    The network is kept, also for calls that leave out some or all of its files. Return the
-    detections of detect(), or with `showImage` also the picture with boxes, in a dictionary: no
+    The network is kept, even for calls that omit some or all of its files. Return the detections of
+    detect(); with `showImage`, return a dictionary that also holds the picture with boxes: no
     window is opened.
     """
     global _performing
-    kept = _performing  # another thread may replace it meanwhile
+    kept = _performing  # another thread may replace it
     files: tuple[Text, ...] = configPath, weightPath, metaPath
     if kept is not None:
         names = zip(files, _FILES, kept[0], strict=True)
@@ -417,12 +417,12 @@ def predict_image(network: Network, image: IMAGE) -> Outputs:
 
 
 def predict_image_letterbox(network: Network, image: IMAGE) -> Outputs:
-    """Do the same with the proportions of the image; get_network_boxes() then takes letter=1."""
+    """Do the same with letterboxing; get_network_boxes() then needs letter=1."""
     return predict_image(network, letterbox_image(image, *network.detector.size))
 
 
 class Outputs:
-    """The numbers of the last layer, computed when they are read: detection does not need them."""
+    """The values of the last layer, computed on access because detection does not need them."""
 
     def __init__(self, network: Network, pixels: Array) -> None:
         self._network, self._pixels = network, pixels
@@ -437,7 +437,7 @@ class Outputs:
         return len(self.__array__())
 
     def __getitem__(self, which: int | slice) -> Any:
-        """Return a number, or the list that a ctypes pointer gives for a slice."""
+        """Return a number or, for a slice, a list as from a ctypes pointer."""
         return self.__array__()[which].tolist()
 
 
@@ -487,7 +487,7 @@ def network_predict_batch(
 ) -> list[DETNUMPAIR]:
     """Return the boxes of several images before NMS, in pixels of a `width` x `height` image.
 
-    The data of `image` are `batch_size` images in the size of the network, one after another.
+    The data of `image` is `batch_size` consecutive images in the network's size.
     """
     pixels = image.rows(_plain(batch_size), network.detector.graph.net.shape.sides)
     found = _detections(
@@ -501,7 +501,7 @@ def network_predict_batch(
 def do_nms_sort(
     detections: Detections, num: int | c_int, classes: int | c_int, threshold: float | c_float
 ) -> None:
-    """Apply NMS to each class: set the probability of suppressed boxes to 0; sort as darknet."""
+    """Apply NMS per class: set the probability of suppressed boxes to 0; sort as darknet does."""
     rows, end = _rows(detections, num), 5 + _plain(classes)
     rows[:, :end], order = suppress_in_place(rows[:, :end], Suppression(_plain(threshold)))
     _put_back(detections, rows[order], sorted_by=_plain(classes) - 1)
@@ -510,7 +510,7 @@ def do_nms_sort(
 def do_nms_obj(
     detections: Detections, num: int | c_int, classes: int | c_int, threshold: float | c_float
 ) -> None:
-    """Apply NMS to boxes of all classes together; sort by objectness, the suppressed ones last."""
+    """Apply NMS across classes; sort by objectness, the suppressed boxes last."""
     rows = _rows(detections, num)
     kept, others = split_by_objectness(rows, Suppression(_plain(threshold)))
     others[:, 4 : 5 + _plain(classes)] = 0
@@ -563,12 +563,12 @@ def free_batch_detections(detections: list[DETNUMPAIR], batch_size: int | c_int)
 
 
 def class_colors(names: Iterable[str]) -> dict[str, tuple[int, int, int]]:
-    """Return a colour for each name, always the same ones."""
+    """Return a fixed colour for each name."""
     return {name: colour_of(number) for number, name in enumerate(names)}
 
 
 def bbox2points(bbox: Sequence[float]) -> Corners:
-    """Return rounded left, top, right and bottom of a box given by centre and size."""
+    """Return the rounded left, top, right and bottom edges of a box given by centre and size."""
     x, y, w, h = bbox
     return round(x - w / 2), round(y - h / 2), round(x + w / 2), round(y + h / 2)
 
@@ -588,7 +588,7 @@ def draw_boxes(
     pen, font = ImageDraw.Draw(drawn), ImageFont.load_default()
     for label, confidence, box in detections:
         points = bbox2points(box)
-        # Pillow omits lines whose ends lie very far outside.
+        # Pillow omits lines whose ends are very far outside.
         left, right = (min(max(x, -1), drawn.width) for x in points[::2])
         top, bottom = (min(max(y, -1), drawn.height) for y in points[1::2])
         pen.rectangle((left, top, right, bottom), outline=colors[label])
@@ -666,5 +666,5 @@ def _put_back(detections: Detections, rows: Array, *, sorted_by: int) -> None:
 
 
 def _plain(number: Any) -> Any:
-    """Return the value of a number of ctypes, such as c_float(0.5)."""
+    """Return the value of a ctypes number, such as c_float(0.5)."""
     return number.value if isinstance(number, ctypes._SimpleCData) else number

@@ -1,4 +1,4 @@
-"""The ctypes structures of darknet.py as Python objects; as there, fields may be left out."""
+"""The ctypes structures of darknet.py as Python objects; as there, fields may be omitted."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from engine.errors import InputError
 
 
 class Numbers(PlainResults):
-    """A row of float32 that is read as through a pointer of ctypes.
+    """A row of float32 that reads like a ctypes pointer.
 
-    An item is a float of Python, which json can write, and a slice is a list of them.
+    An item is a Python float, which json can write; a slice is a list of them.
     """
 
     def __getitem__(self, which: Any) -> Any:
         is_row = self.ndim == 1
         if is_row and isinstance(which, int):
-            return self.item(which)  # faster than the number of NumPy's that is found below
+            return self.item(which)  # faster than the NumPy scalar below
         found = np.asarray(self)[which]
         return found.tolist() if is_row and isinstance(which, (slice, np.integer)) else found
 
@@ -34,13 +34,13 @@ class Numbers(PlainResults):
         return iter(self.tolist() if self.ndim == 1 else np.asarray(self))
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Give functions of NumPy a plain array, since they calculate with slices."""
+        """Pass a plain array to NumPy's functions, since they compute with slices."""
         plain = (np.asarray(each) if isinstance(each, Numbers) else each for each in args)
         return super().__array_function__(func, types, tuple(plain), kwargs)
 
 
 def _side(place: int) -> Any:
-    """Return a property that is a number of a box."""
+    """Return a property for one number of a box."""
 
     def get(box: BOX) -> float:
         return float(box.item(place))
@@ -52,7 +52,7 @@ def _side(place: int) -> Any:
 
 
 class BOX(Numbers):
-    """A box as centre and size; they can be written, and read as four numbers in a row."""
+    """A box as centre and size, with writable fields, that also reads as a row of four numbers."""
 
     def __new__(cls, x: float = 0.0, y: float = 0.0, w: float = 0.0, h: float = 0.0) -> BOX:
         return np.array((x, y, w, h), np.float32).view(cls)
@@ -81,17 +81,17 @@ class IMAGE:
     )  # c * h * w values of float32 in 0..1, or a ctypes pointer
 
     def rows(self, count: int, sides: tuple[int, int, int]) -> Array:
-        """Return a copy of `count` images of these sides."""
+        """Return a copy of `count` images with these sides."""
         values = self.numbers(count * int(np.prod(sides)))
         return np.array(values, np.float32).reshape(count, *sides)
 
     def numbers(self, size: int) -> Array:
-        """Return the first numbers, which a pointer must have, and an array has and no more."""
+        """Return the first `size` numbers; an array must have exactly that many."""
         values = self.data
         if values is None:
             raise InputError(f"image: expected {size} numbers, got none")
         if not isinstance(values, np.ndarray):
-            owner = getattr(values, "_arr", None)  # that of ndarray.ctypes.data_as()
+            owner = getattr(values, "_arr", None)  # set by ndarray.ctypes.data_as()
             if owner is not None and owner.size < size:
                 raise InputError(f"image: expected {size} numbers, got {owner.size}")
             values = np.ctypeslib.as_array(values, (size,))
@@ -101,7 +101,7 @@ class IMAGE:
 
 
 class Name(str):
-    """A class name; scripts decode those of darknet.py, or compare them with bytes."""
+    """A class name that can be decoded or compared with bytes, as scripts for darknet.py do."""
 
     __slots__ = ()
 
@@ -124,7 +124,7 @@ class METADATA:
 
 
 class DETECTION:
-    """One box with a probability for each class; what is written to it is in its Detections."""
+    """One box with a probability for each class; writing to it changes its Detections."""
 
     __slots__ = ("_bbox", "_objectness", "_prob", "_sort_class")
 
@@ -142,13 +142,13 @@ class DETECTION:
     ) -> None:
         self._bbox = BOX() if bbox is None else bbox
         self._prob = (np.empty(0, np.float32) if prob is None else prob).view(Numbers)
-        self._objectness: Array = np.asarray(objectness, np.float32)  # of one number
+        self._objectness: Array = np.asarray(objectness, np.float32)  # a single number
         self._sort_class: Array = np.asarray(sort_class, np.int32)
 
     if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
         def __getattr__(self, name: str) -> Any:
-            """Name the module whose DETECTION lacks a field, such as `uc` of [Gaussian_yolo]."""
+            """Raise an error that names the module whose DETECTION lacks a field, such as `uc`."""
             raise AttributeError(f"{name}: DETECTION of engine.compat.darknet has none")
 
     @property
@@ -173,7 +173,7 @@ class DETECTION:
 
     @property
     def sort_class(self) -> int:
-        """The class that NMS has sorted the boxes by last, or -1 for their objectness."""
+        """The class by which NMS last sorted the boxes, or -1 for objectness."""
         return int(self._sort_class)
 
     @sort_class.setter

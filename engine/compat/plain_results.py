@@ -1,4 +1,4 @@
-"""An array whose items or slices are not those of NumPy, while computing with it is as usual."""
+"""An array type with its own items or slices, while computing with it gives plain results."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from engine.arrays import Array
 
 
 class PlainResults(np.ndarray[Any, Any]):
-    """An array of its own kind; what is computed from it is an array of NumPy's or a number."""
+    """An array subclass; computing with it gives plain NumPy arrays or numbers."""
 
     __array_priority__ = -1.0  # np.concatenate() of these gives a plain array
 
     def __array_wrap__(
         self, array: Array, context: Any = None, return_scalar: bool | None = None
     ) -> Any:
-        """Return an array that was changed in place, or what an operation computes.
+        """Return an array that was changed in place, or the plain result of an operation.
 
-        NumPy 1 does not say whether it wants a number; there a single value becomes one.
+        NumPy 1 does not say whether it expects a scalar; there a single value becomes one.
         """
         plain = np.asarray(array)
         if array is self or plain.ndim:

@@ -1,4 +1,4 @@
-"""The processors that this process may use."""
+"""The number of processors that this process may use."""
 
 from __future__ import annotations
 

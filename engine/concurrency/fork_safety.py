@@ -62,7 +62,7 @@ def _known() -> list[tuple[Any, int]]:
     while True:
         try:
             return list(_locks.items())
-        except RuntimeError:  # another thread has made a lock meanwhile
+        except RuntimeError:  # another thread created a lock meanwhile
             continue
 
 

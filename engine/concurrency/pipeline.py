@@ -1,4 +1,4 @@
-"""Make the next items while the caller works on the present one."""
+"""Make the next items while the caller works on the current one."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def pipelined(
 ) -> Generator[Made]:
     """Yield make(item) for each item, in order, working ahead of the caller.
 
-    One thread reads the items and `workers` threads call `make`; at most `workers` results wait,
-    and `waiting` more, so that one that takes long does not keep other threads from the next items.
-    When the caller stops early, calls under way are finished first. `stop` is called before, so
-    that items which wait for something from outside can end.
+    One thread reads the items and `workers` threads call `make`. At most `workers` + `waiting`
+    results wait, so that a slow item does not keep other threads from the next ones. When the
+    caller stops early, `stop` is called, so that items which wait for external events can end; then
+    running calls are finished.
     """
     end = object()
     group = object()

@@ -1,4 +1,4 @@
-"""Signals while a process has nothing to clean up: before its command runs, and after it."""
+"""Signal handling while a process has nothing to clean up: before and after its command."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def is_signal(status: int) -> bool:
-    """Return whether an exit status is that of a command which a signal has ended."""
+    """Return whether an exit status means that a signal ended the command."""
     return status in {128 + number for number in DEFAULTS}
 
 
 def leave(status: int) -> NoReturn:
-    """End the process without taking the interpreter down.
+    """End the process without shutting down the interpreter.
 
-    Ray's own threads may outlive a run that was interrupted, and crash while Python ends.
+    Ray's threads may outlive an interrupted run, and crash during interpreter shutdown.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):  # closed, or missing

@@ -1,7 +1,7 @@
-"""End an HTTP request when its time is up, however slowly the server drips its answer.
+"""End an HTTP request when its time is up, however slowly the server sends its response.
 
-A socket's timeout starts anew with each byte. A server that sends one byte of a header, of a chunk
-extension or one "100 Continue" every few seconds would hold the caller for ever.
+A socket's timeout restarts with each byte. A server that sends one byte of a header or chunk
+extension, or one "100 Continue", every few seconds would block the caller forever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-_LOOK_SECONDS = 0.1  # between two looks at whether the caller wants to stop
+_LOOK_SECONDS = 0.1  # between two checks whether the caller wants to stop
 _IN_PROGRESS = (errno.EINPROGRESS, errno.EWOULDBLOCK)  # the second on Windows
 
 
@@ -64,14 +64,14 @@ class SocketDeadline:
     def _connected(
         self, address: tuple[str, int], timeout: float, source: tuple[str, int] | None
     ) -> socket.socket:
-        """Return a connection to the first address of a host that accepts one."""
+        """Return a connection to the host's first address that accepts one."""
         failure = OSError("the host name has no address")
         for family, kind, protocol, _, where in socket.getaddrinfo(
             *address, type=socket.SOCK_STREAM
         ):
             try:
                 made = socket.socket(family, kind, protocol)
-            except OSError as error:  # a family that this machine does not have
+            except OSError as error:  # an address family that this machine does not support
                 failure = error
                 continue
             try:
@@ -91,7 +91,7 @@ class SocketDeadline:
         raise failure
 
     def _await_connection(self, made: socket.socket, where: Any, timeout: float) -> None:
-        """Connect in slices: no other thread can end a connection that is being made."""
+        """Connect in time slices: another thread cannot abort a connection attempt."""
         made.setblocking(False)
         error = made.connect_ex(where)
         if error in _IN_PROGRESS:

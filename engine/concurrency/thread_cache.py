@@ -1,6 +1,6 @@
 """A cache of reusable worker threads.
 
-Threads are kept because a card's driver and PyCUDA leak some hundred bytes for each thread that
+Threads are reused because the GPU driver and PyCUDA leak a few hundred bytes for each thread that
 ever used a context, and every stream and every load needs several threads.
 """
 
@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-_MOST_IDLE = 32  # further threads end when their job is done
+_MOST_IDLE = 32  # any further threads end after their job
 _IDLE_NAME = "engine-idle"
 
 
 class CachedThread:
-    """A thread that runs one job after the other, and rests in the cache between its users."""
+    """A thread that runs one job after another, and returns to the cache between users."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -31,7 +31,7 @@ class CachedThread:
         self._jobs.put(job)
 
     def release(self) -> None:
-        """Return the thread to the cache; may be called on any thread, including this one."""
+        """Return the thread to the cache; callable from any thread, including this one."""
         self.thread.name = _IDLE_NAME
         if len(_idle) < _MOST_IDLE:
             _idle.append(self)
@@ -39,7 +39,7 @@ class CachedThread:
             self.end()
 
     def end(self) -> None:
-        """End the thread after its present job."""
+        """End the thread after its current job."""
         self._jobs.put(None)
 
 

@@ -1,7 +1,7 @@
 """A thread pool that keeps working after the main thread has ended.
 
-Executor pools of the standard library refuse work after the main thread exits, although a program
-goes on while another of its threads runs; this one does not.
+The standard library's executors refuse work after the main thread has ended, although the program
+continues while other threads run. This pool still accepts it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _PATIENCE_SECONDS = 5.0  # how long interpreter exit waits for work under way
 class ThreadPool:
     """Up to `count` threads, started on demand, that run submitted functions in order.
 
-    `name` names the threads; the part before its first dash names the owner in messages. Pools of
-    one `group` wait for each other's threads, and for those of pools that are made on these.
+    `name` names the threads; messages use the part before its first dash for the owner. Pools of
+    one `group` wait for each other's threads, and for those of pools created on these threads.
     """
 
     def __init__(self, count: int, name: str, group: object = None) -> None:
@@ -46,7 +46,7 @@ class ThreadPool:
         self._groups = _groups_here() | {self._group}
         self._process = os.getpid()
         self._queue: _Queue = SimpleQueue()
-        self._finished: list[threading.Event] = []  # one for each thread, set when it has left
+        self._finished: list[threading.Event] = []  # one for each thread, set when it has ended
         self._lock = fork_safety.lock()
         self._is_closed = False
         finalize(self, _dismiss, self._queue, self._finished).atexit = False
@@ -71,10 +71,10 @@ class ThreadPool:
         raise EngineError(f"{self._name}: is closed")
 
     def close(self) -> None:
-        """Return when all that was submitted is done.
+        """Wait until all submitted work is done.
 
-        On a thread for which the pool may wait, it does not: the garbage collector closes a stream
-        that was dropped on any thread.
+        Do not wait on a thread for which the pool may itself wait: the garbage collector may close
+        a dropped stream on any thread.
         """
         self.dismiss()
         here = _groups_here()
@@ -83,14 +83,14 @@ class ThreadPool:
             self.wait(math.inf)
 
     def dismiss(self) -> None:
-        """Take no more work; the threads leave after what is queued."""
+        """Accept no more work; the threads end after the queued work."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
                 _dismiss(self._queue, self._finished)
 
     def wait(self, deadline: float) -> None:
-        """Wait until all threads have left, or until `deadline` on time.monotonic()."""
+        """Wait until all threads have ended, or until `deadline` on time.monotonic()."""
         if os.getpid() != self._process:  # the threads are those of the parent
             return
         for finished in self._finished:
@@ -121,7 +121,7 @@ def _groups_here() -> frozenset[object]:
 
 @contextmanager
 def in_every_group() -> Iterator[None]:
-    """Let no close() on this thread wait: the threads of any pool may wait for this one."""
+    """Keep close() from waiting on this thread, for which threads of any pool may wait."""
     _here.groups = frozenset((_EVERY,))
     try:
         yield
@@ -152,7 +152,7 @@ def _dismiss(queue: _Queue, finished: list[threading.Event]) -> None:
 
 @atexit.register
 def _end() -> None:
-    """Finish work under way, so that no thread is frozen inside foreign code."""
+    """Finish running work, so that no thread is frozen inside foreign code."""
     _is_ending.set()
     with _lock:
         still_open = list(_open)

@@ -1,6 +1,6 @@
 """cv2.dnn for darknet's files, with and without OpenCV.
 
-OpenCV 5 no longer has readNetFromDarknet(). Scripts go on with one line more:
+OpenCV 5 no longer has readNetFromDarknet(). Scripts keep working with one more line:
 
     from engine.compat import cv2_dnn
 
@@ -8,7 +8,7 @@ OpenCV 5 no longer has readNetFromDarknet(). Scripts go on with one line more:
 
     net = cv2.dnn.readNetFromDarknet("yolov4.cfg", "yolov4.weights")
 
-or without OpenCV, by its names in this module:
+or, without OpenCV, through its names in this module:
 
     from engine.compat import cv2_dnn as dnn
 
@@ -16,8 +16,8 @@ or without OpenCV, by its names in this module:
     model.setInputParams(size=(416, 416), scale=1 / 255, swapRB=True)
     classes, scores, boxes = model.detect(frame, 0.5, 0.4)  # frame: (height, width, 3), BGR
 
-Layer names, the rows of outputs, NMS and the scaling of pictures are OpenCV's; two things are
-darknet's: the epsilon of batch normalisation, unless `epsilon=1e-6` asks for OpenCV's, and what
+Layer names, the rows of outputs, NMS and the scaling of pictures are as in OpenCV. Two things are
+as in darknet: the epsilon of batch normalisation, unless `epsilon=1e-6` asks for OpenCV's, and what
 OpenCV cannot read. New programs should use engine.load(), which gives the numbers of the darknet
 command.
 """

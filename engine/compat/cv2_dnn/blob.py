@@ -1,4 +1,4 @@
-"""blobFromImage() and blobFromImages(): pictures → the array that setInput() takes."""
+"""blobFromImage() and blobFromImages(): convert pictures to the array that setInput() takes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS = (np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32, np.float
 
 
 def array_of(values: Any) -> Array:
-    """Return an array, or what a cv2.UMat holds."""
+    """Return an array, converting a cv2.UMat."""
     return np.asarray(values.get() if type(values).__name__ == "UMat" else values)
 
 
@@ -51,9 +51,9 @@ def blobFromImages(
 ) -> Array:
     """Return (pictures, channels, height, width), resized as OpenCV does.
 
-    Unlike darknet, OpenCV scales bytes to bytes, and it does not letterbox. Values of 16 bits stay
-    what they are, up to 65535. `mean` is in the order of the result's channels. A grey picture has
-    nothing to swap.
+    Unlike darknet, OpenCV resizes bytes to bytes and does not letterbox. 16-bit values are kept, up
+    to 65535. `mean` is in the channel order of the result. `swapRB` has no effect on a grey
+    picture.
     """
     if ddepth not in (CV_32F, CV_8U):
         raise InputError(f"ddepth: expected CV_32F or CV_8U, got {ddepth}")
@@ -75,7 +75,7 @@ def blobFromImages(
         if means.any() or (factors != 1).any():
             raise InputError("ddepth: CV_8U allows neither mean nor scalefactor")
         if blob.dtype != np.uint8:
-            blob = blob.astype(np.int32)  # C drops fractions, then all bits but eight
+            blob = blob.astype(np.int32)  # C truncates fractions, then keeps the lowest eight bits
         return np.ascontiguousarray(blob.astype(np.uint8))
     made = np.ascontiguousarray(blob, np.float32)
     if means.any():
@@ -85,7 +85,7 @@ def blobFromImages(
 
 
 def scalar(value: Any, channels: int, *, spread: bool = False) -> Array:
-    """Return a cv::Scalar as one float32 for each channel; `spread` gives each a lone number."""
+    """Return a cv::Scalar as one float32 per channel; `spread` repeats a single number."""
     if value is None:
         value = ()
     try:

@@ -1,4 +1,4 @@
-"""OpenCV's numbers for backends and targets, which are the same in all its versions."""
+"""OpenCV's constants for backends and targets, which are the same in all its versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell darknet's files from others, and read them from names or from buffers."""
+"""Distinguish darknet's files from others, and read them from paths or buffers."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def is_buffer(given: object) -> TypeGuard[Buffer]:
 
 
 def is_nothing(given: Content) -> bool:
-    """Return whether no file was named, or a buffer is empty."""
+    """Return whether no file was given, or an empty buffer."""
     return not len(given if is_buffer(given) else str(given))
 
 
 def is_darknet(*given: Any, framework: str = "") -> bool:
     """Return whether readNet() should read these arguments as a darknet network.
 
-    One suffix of darknet's decides, as in OpenCV 4: weights are also called x.backup.
+    As in OpenCV 4, one darknet suffix is enough: weights may be called x.backup.
     """
     if framework:
         return framework.lower() == "darknet"
@@ -51,7 +51,7 @@ def is_darknet(*given: Any, framework: str = "") -> bool:
 
 
 def in_order(config: Content, weights: Content) -> tuple[Content, Content]:
-    """Return the .cfg and the .weights, which are given in this order unless suffixes differ."""
+    """Return .cfg and .weights, which are in this order unless their suffixes say otherwise."""
     is_swapped = _suffix(config) == ".weights" or _suffix(weights) == ".cfg"
     return (weights, config) if is_swapped else (config, weights)
 
@@ -67,9 +67,9 @@ def read_sections(config: Content) -> tuple[Section, ...]:
 
 
 def read_weights(source: Content, network: Graph, epsilon: float) -> tuple[Weights, ...]:
-    """Return the arrays of the network; without a file they are zero, as before training.
+    """Return the arrays of the network; without a file they have their initial values.
 
-    The engine will add darknet's epsilon to each variance; the difference to `epsilon` is added
+    The engine adds darknet's epsilon to each variance later; the difference to `epsilon` is added
     here.
     """
     layers = _read_weights(source, network)

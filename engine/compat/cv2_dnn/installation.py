@@ -23,19 +23,19 @@ _Class = TypeVar("_Class", bound=type)
 
 @dataclass
 class _Settings:
-    """What networks get that name no epsilon of their own; a later install() may change it."""
+    """Defaults for networks without an epsilon of their own; a later install() may change them."""
 
     epsilon: float = files.DARKNET_EPSILON
 
 
 def install(*, epsilon: float | None = None) -> ModuleType:
-    """Let cv2.dnn of any OpenCV read darknet's files, and return cv2.
+    """Make any version's cv2.dnn read darknet's files, and return cv2.
 
-    readNet() and the models give other files and networks to OpenCV as before. Functions that need
-    no network, such as blobFromImage(), stay OpenCV's; NMSBoxes() is replaced, so that scripts for
-    OpenCV before 4.5.4 run, too. `epsilon` is what batch normalisation adds to the variance: 1e-6
-    gives OpenCV's numbers instead of darknet's; networks that are read later use it. Errors can be
-    caught as cv2.error. Calling this again only changes an `epsilon` that is given.
+    readNet() and the models still pass other files and networks to OpenCV. Functions that need no
+    network, such as blobFromImage(), stay OpenCV's; NMSBoxes() is replaced, so that scripts for
+    OpenCV before 4.5.4 work, too. `epsilon`, which batch normalisation adds to the variance,
+    applies to networks read later: 1e-6 gives OpenCV's numbers instead of darknet's. Errors can be
+    caught as cv2.error. Calling this again changes only `epsilon`, if given.
     """
     try:
         cv2 = import_module("cv2")
@@ -85,15 +85,15 @@ def install(*, epsilon: float | None = None) -> ModuleType:
 
 
 def _translating(error: type[Exception]) -> Callable[[_Function], _Function]:
-    """Return a decorator that lets `except cv2.error` catch the errors of a function, too."""
+    """Return a decorator that makes the errors of a function instances of cv2.error as well."""
 
     def decorate(function: _Function) -> _Function:
         @wraps(function)
         def call(*given: Any, **named: Any) -> Any:
             try:
                 return function(*given, **named)
-            except (EngineError, TypeError, ValueError) as caught:  # by arguments of other types
-                if isinstance(caught, error):  # of a function that this one called
+            except (EngineError, TypeError, ValueError) as caught:  # from arguments of wrong types
+                if isinstance(caught, error):  # translated by an inner function
                     vars(caught)["func"] = function.__name__
                     raise
                 raise _as_of_opencv(caught, error, function.__name__) from None
@@ -104,7 +104,7 @@ def _translating(error: type[Exception]) -> Callable[[_Function], _Function]:
 
 
 def _as_of_opencv(caught: Exception, error: type[Exception], function: str) -> Exception:
-    """Return an error that is of OpenCV's class, too, with the attributes of that class."""
+    """Return an error that also belongs to OpenCV's class and has its attributes."""
     is_ours = isinstance(caught, EngineError)
     kind = type(caught) if is_ours else TypeError if isinstance(caught, TypeError) else ValueError
     text = str(caught)
@@ -122,7 +122,7 @@ def _as_of_opencv(caught: Exception, error: type[Exception], function: str) -> E
 
 
 def _subclass(ours: _Class, translated: Callable[[Any], Any], **members: Any) -> _Class:
-    """Return a class whose public methods raise errors of OpenCV."""
+    """Return a subclass whose public methods raise OpenCV's errors."""
     for name in dir(ours):
         member = getattr(ours, name)
         if (name[0] != "_" or name == "__init__") and isfunction(member):
@@ -131,7 +131,7 @@ def _subclass(ours: _Class, translated: Callable[[Any], Any], **members: Any) ->
 
 
 def _read_any(original: Any, read_darknet: Callable[..., Net]) -> Any:
-    """Return a readNet() that gives all files but darknet's to OpenCV."""
+    """Return a readNet() that passes all files but darknet's to OpenCV."""
 
     @wraps(read_darknet)
     def read(model: Any, config: Any = "", framework: Any = "", *more: Any, **named: Any) -> Any:
@@ -145,7 +145,7 @@ def _read_any(original: Any, read_darknet: Callable[..., Net]) -> Any:
 
 
 class _Either(type):
-    """The type of a class that stands for one of ours and for the one of OpenCV it replaces."""
+    """A metaclass for classes that stand for an engine class and the OpenCV class it replaces."""
 
     kinds: tuple[type, ...] = ()
 
@@ -154,7 +154,7 @@ class _Either(type):
 
 
 def _net_class(theirs: Any) -> type:
-    """Return a class for isinstance(); it makes networks of OpenCV and has their static methods."""
+    """Return a class for isinstance() that creates OpenCV networks and has their static methods."""
     if theirs is None:
         return Net
 
@@ -167,7 +167,7 @@ def _net_class(theirs: Any) -> type:
 
 
 def _model_class(ours: type[models.Model], theirs: Any) -> type[models.Model]:
-    """Return our class, except that networks of OpenCV make an object of OpenCV's class."""
+    """Return the engine's class, which creates an OpenCV model when given an OpenCV network."""
 
     def create(cls: type[models.Model], *args: Any, **named: Any) -> Any:
         model = next(iter((*args, *named.values())), None)

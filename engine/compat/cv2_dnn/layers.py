@@ -1,8 +1,8 @@
-"""The layers that OpenCV makes of a network's sections, with OpenCV's names.
+"""The layers that OpenCV creates from a network's sections, with OpenCV's names.
 
 OpenCV splits a [convolutional] into conv_3, bn_3 and leaky_4, and a [yolo] into permute_16 and
-yolo_16. An activation has the number after that of its section. A section that OpenCV does not
-know is one layer, named after the section.
+yolo_16. An activation's number is one above that of its section. A section unknown to OpenCV is one
+layer, named after the section.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class CvLayer:
-    """A layer of OpenCV: which section it belongs to, and which of its values it returns."""
+    """An OpenCV layer: the section it belongs to, and which of the section's values it returns."""
 
     name: str
     type: str

@@ -36,7 +36,7 @@ class Model:
         given = network if model is None else model
         self.net = given if isinstance(given, Net) else self._read(given, config)
         self._scale: float | Sequence[float] = 1.0
-        self._size: tuple[int, int] | None = None  # None means that of the .cfg
+        self._size: tuple[int, int] | None = None  # None means the .cfg's size
         self._mean: Scalar = None
         self._swap = False
         self._crop = False
@@ -50,7 +50,7 @@ class Model:
         swapRB: bool = False,
         crop: bool = False,
     ) -> _Self:
-        """Set how a picture becomes a blob; without a size it is that of the .cfg."""
+        """Set how a picture becomes a blob; the default size is that of the .cfg."""
         self._scale, self._size, self._mean = scale, sides_of(size), mean
         self._swap, self._crop = swapRB, crop
         return self
@@ -120,9 +120,9 @@ class DetectionModel(Model):
     ) -> tuple[Found, Found, NDArray[np.int32] | tuple[Array, ...]]:
         """Return classes, scores and boxes (left, top, width, height) in whole pixels.
 
-        These are three empty tuples if nothing is found, as in OpenCV. Each row gives its best
-        class. Boxes are cut at the edges of the picture. There is no NMS with a threshold of 0;
-        otherwise boxes are sorted by class, then by falling score.
+        As in OpenCV, these are three empty tuples if nothing is found. Each row contributes its
+        best class. Boxes are clipped to the picture. A threshold of 0 turns NMS off; otherwise
+        boxes are sorted by class, then by descending score.
         """
         outputs = self.predict(frame)
         if any(each.ndim != 2 or each.shape[1] < 6 for each in outputs):
@@ -182,7 +182,7 @@ class ClassificationModel(Model):
 
 
 def _in_pixels(boxes: Array, width: int, height: int) -> Array:
-    """Return whole left, top, width and height, rounded and cut as OpenCV does."""
+    """Return integer left, top, width and height, rounded and clipped as OpenCV does."""
     limit = np.float32(2**30)
     scaled = boxes * np.array((width, height, width, height), np.float32)
     x, y, w, h = np.nan_to_num(scaled).clip(-limit, limit).astype(np.int64).T
@@ -192,5 +192,5 @@ def _in_pixels(boxes: Array, width: int, height: int) -> Array:
 
 
 def _half(sides: Array) -> Array:
-    """Divide by two toward zero, as C does."""
+    """Divide by two, rounding toward zero as C does."""
     return np.asarray(np.sign(sides) * (np.abs(sides) // 2))

@@ -46,7 +46,7 @@ _log = logging.getLogger("engine")
 
 _INPUT = "data"  # OpenCV's name for the input of a darknet network
 _INPUT_TYPE = "__NetInputLayer__"
-_MAX_PROGRAMS = 4  # compiled for a size, a batch and a set of outputs
+_MAX_PROGRAMS = 4  # kept; each is compiled for a size, a batch and a set of outputs
 
 _DEVICES = {
     constants.DNN_TARGET_CUDA: ("cuda:0", "float32"),
@@ -65,13 +65,13 @@ class Layer(_NameAndType):
     __slots__ = ()
 
     def outputNameToIndex(self, outputName: str) -> int:
-        """Return 0 for the name of the layer, or -1: samples look for a second input this way."""
+        """Return 0 for the layer's name, else -1; samples look for a second input this way."""
         return 0 if outputName in ("", self.name) else -1
 
     if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Name the module whose Layer lacks a member of OpenCV's."""
+            """Raise an error that names the module whose Layer lacks a member of OpenCV's."""
             raise AttributeError(f"{name}: Layer of engine.compat.cv2_dnn has none")
 
 
@@ -86,8 +86,8 @@ class _Compiled(NamedTuple):
 class Net:
     """A darknet network with the methods of cv2.dnn.Net.
 
-    It takes blobs of any size that the network can be built for, and any number of pictures. A
-    network for a new size, batch or set of outputs is compiled at its first forward().
+    It takes blobs of any size that the network can be built for, and any number of pictures. The
+    first forward() with a new size, batch or set of outputs compiles the network.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class Net:
         self._blob: Array | None = None
         self._ticks = 0
         self._latest: tuple[object, Array] | None = None  # program and input of the last forward()
-        self._shares: Array | None = None  # of its layers in its time
+        self._shares: Array | None = None  # each layer's share of the run time
 
     @classmethod
     def of_darknet(cls, config: Content, weights: Content, *, epsilon: float) -> Net:
-        """Read a network, see readNetFromDarknet()."""
+        """Read a network; see readNetFromDarknet()."""
         config, weights = files.in_order(config, weights)
         if isinstance(config, str) and not config:
             raise InputError("readNetFromDarknet: expected a .cfg, got ''")
@@ -130,7 +130,7 @@ class Net:
     def of_files(
         cls, model: Content, config: Content, framework: Content, *, epsilon: float
     ) -> Net:
-        """Read a network, see readNet()."""
+        """Read a network; see readNet()."""
         if isinstance(model, str) and files.is_buffer(config):
             if model.lower() != "darknet":
                 raise InputError(f"readNet: framework: expected 'darknet', got {model!r}")
@@ -163,7 +163,7 @@ class Net:
         return tuple(each.name for each in self._layers)
 
     def getLayerId(self, layer: str) -> int:
-        """Return the number of a layer, which counts from 1, or -1 for an unknown name."""
+        """Return the number of a layer, counted from 1, or -1 for an unknown name."""
         if layer in ("", _INPUT, "_input"):
             return 0
         names = self.getLayerNames()
@@ -172,7 +172,7 @@ class Net:
     def getLayer(self, layer: int | str) -> Layer:
         number = self.getLayerId(layer) if isinstance(layer, str) else int(layer)
         if number == 0:
-            return Layer("_input", "")  # getLayerTypes() has the type, in OpenCV, too
+            return Layer("_input", "")  # as in OpenCV, only getLayerTypes() has the type
         if not 0 < number <= len(self._layers):
             raise InputError(f"layer: expected 0 to {len(self._layers)} or a name, got {layer!r}")
         found = self._layers[number - 1]
@@ -186,7 +186,7 @@ class Net:
         return inputs + sum(each.type == layerType for each in self._layers)
 
     def getUnconnectedOutLayers(self) -> Items:
-        """Return the numbers of the output layers; both `i` and `i[0]` are such a number."""
+        """Return the numbers of the output layers; each item `i` also works as `i[0]`."""
         if self._graph is None:
             return Items.of((), np.int32)
         return Items.of([1 + each for each in unconnected(self._graph, self._layers)], np.int32)
@@ -195,14 +195,14 @@ class Net:
         return tuple(self._layers[number - 1].name for number in self.getUnconnectedOutLayers())
 
     def detects(self, names: Sequence[str]) -> bool:
-        """Return whether one of these layers is a detection layer, whose output is not scores."""
+        """Return whether one of these is a detection layer, whose output is not only scores."""
         nodes = (self._network.nodes[self._layer(name).node] for name in names)
         return any(node.layer.is_detection for node in nodes)
 
     def getLayersShapes(
         self, netInputShapes: Any = None, *, netInputShape: Any = None
     ) -> tuple[Array, Shapes, Shapes]:
-        """Return numbers, input shapes and output shapes of all layers for an input's shape."""
+        """Return ids, input shapes and output shapes of all layers for an input shape."""
         given = netInputShape if netInputShapes is None else netInputShapes
         graph, count = self._for_shape(given)
         source = ((count, *graph.net.shape.sides),)
@@ -218,9 +218,9 @@ class Net:
         *,
         netInputShape: Any = None,
     ) -> int:
-        """Return the operations for an input's shape, of all layers or of one, as OpenCV counts.
+        """Return the operations of one or all layers for an input shape, as OpenCV counts them.
 
-        A shape alone may come first: getFLOPS((1, 3, 416, 416)).
+        A shape may be the only argument: getFLOPS((1, 3, 416, 416)).
         """
         given = netInputShape if netInputShapes is None else netInputShapes
         if given is None:
@@ -236,13 +236,13 @@ class Net:
     if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Name the module whose Net lacks a method of OpenCV's."""
+            """Raise an error that names the module whose Net lacks a method of OpenCV's."""
             raise AttributeError(f"{name}: Net of engine.compat.cv2_dnn has none")
 
     # ------------------------------------------------------------ where to run
 
     def setPreferableBackend(self, backendId: int) -> None:
-        """Accept any backend: the target alone decides."""
+        """Do nothing: only the target matters."""
 
     def setPreferableTarget(self, targetId: int) -> None:
         """Run on a GPU for DNN_TARGET_CUDA, in half precision for _CUDA_FP16; otherwise on the CPU.
@@ -255,7 +255,7 @@ class Net:
                 self._close()
 
     def enableFusion(self, fusion: bool) -> None:
-        """Do nothing: fusion does not keep an output from being returned."""
+        """Do nothing: despite fusion, any output can be returned."""
 
     def enableWinograd(self, useWinograd: bool) -> None:
         """Do nothing: algorithms are chosen for each layer."""
@@ -263,21 +263,21 @@ class Net:
     # ------------------------------------------------------------ running
 
     def setInputsNames(self, inputBlobNames: Sequence[str]) -> None:
-        """Give the input another name than "data" for setInput()."""
+        """Rename the input for setInput(); the default is "data"."""
         names = [inputBlobNames] if isinstance(inputBlobNames, str) else list(inputBlobNames)
         if len(names) != 1:
             raise InputError(f"setInputsNames: expected one name, got {len(names)}")
         self._input_name = str(names[0])
 
     def setInputShape(self, inputName: str, shape: Sequence[int]) -> None:
-        """Check name and shape; as in OpenCV, the blob of setInput() decides."""
+        """Check name and shape; as in OpenCV, the blob of setInput() determines the shape."""
         self._check_name("setInputShape", inputName)
         self._for_shape(shape)
 
     def setInput(
         self, blob: Any, name: str = "", scalefactor: float = 1.0, mean: Scalar = None
     ) -> None:
-        """Set the input to (blob - mean) * scalefactor, the mean being one for each channel."""
+        """Set the input to (blob - mean) * scalefactor, with one mean per channel."""
         self._check_name("setInput", name)
         values = array_of(blob)
         shape = self._network.net.shape
@@ -317,7 +317,7 @@ class Net:
     def forward(self, outputName: Any = None, *, outBlobNames: Any = None) -> Any:
         """Run the network; return the output of a layer, or of each layer in a (nested) list.
 
-        Without a name this is the last layer. `outBlobNames` is OpenCV's name for a list.
+        The default is the last layer. `outBlobNames` is OpenCV's keyword for a list.
         """
         outputName = outBlobNames if outputName is None else outputName
         if outputName is None or isinstance(outputName, str):
@@ -334,10 +334,10 @@ class Net:
         return self.forward([[each] for each in outBlobNames])
 
     def getPerfProfile(self) -> tuple[int, Array]:
-        """Return the ticks of the last forward(), and how they divide among the layers.
+        """Return the ticks of the last forward(), in total and for each layer.
 
-        A tick is a nanosecond, as in OpenCV on Linux: cv2.getTickFrequency() is 1e9. The shares of
-        the layers are measured once for each size; a fused layer takes no time of its own.
+        A tick is a nanosecond, as in OpenCV on Linux, where cv2.getTickFrequency() is 1e9. The
+        layers' shares are measured once for each size; a fused layer takes no time of its own.
         """
         with self._lock:
             if self._latest is None:
@@ -348,7 +348,7 @@ class Net:
             return self._ticks, self._shares * self._ticks
 
     def close(self) -> None:
-        """Free the device; the next forward() opens it again."""
+        """Release the device; the next forward() opens it again."""
         with self._lock:
             self._close()
 
@@ -365,7 +365,7 @@ class Net:
             raise InputError(f"{function}: name: expected '' or {self._input_name!r}, got {name!r}")
 
     def _for_shape(self, given: Any) -> tuple[Graph, int]:
-        """Return the network for an input's shape, which may be alone in a list, and its count."""
+        """Return network and batch size for an input shape, which may be in a list of one."""
         channels = self._network.net.shape.channels
         count, height, width = of_input(given, channels)
         return self._sized(width, height), count
@@ -463,10 +463,10 @@ class Net:
 def readNetFromDarknet(
     cfgFile: Content, darknetModel: Content = "", *, epsilon: float = DARKNET_EPSILON
 ) -> Net:
-    """Read a .cfg and its .weights, given as names or as buffers.
+    """Read a .cfg and its .weights, given as paths or buffers.
 
-    Without weights it can be asked for its layers, but not run. Batch normalisation adds `epsilon`
-    to the variance: 1e-6 gives the numbers of OpenCV.
+    Without weights, the network can be inspected but not run. Batch normalisation adds `epsilon` to
+    the variance: 1e-6 gives OpenCV's numbers.
     """
     return Net.of_darknet(cfgFile, darknetModel, epsilon=epsilon)
 

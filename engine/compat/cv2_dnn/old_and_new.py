@@ -1,9 +1,9 @@
-"""Arrays whose items scripts for any OpenCV 4 can read.
+"""Arrays whose items scripts for any OpenCV 4 release can read.
 
 Up to OpenCV 4.5.3 getUnconnectedOutLayers(), NMSBoxes() and detect() return columns, so scripts of
 that time read `i[0]`; later ones return flat arrays, and scripts read `i`. Items of these arrays
-are numbers of NumPy's that can be indexed, so that both kinds of scripts run. Nothing found is an
-empty tuple in every OpenCV.
+are NumPy scalars that can be indexed, so that both kinds of scripts run. If nothing is found, every
+OpenCV returns an empty tuple.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FloatItem(np.float32):
 
 
 def _item_of(value: np.generic, index: Any) -> Any:
-    """Index a number as a row of a column; NumPy itself indexes it with () and with `...`."""
+    """Index a scalar like a row of a column; NumPy itself indexes it with () and `...`."""
     is_numpys = index is ... or isinstance(index, tuple)
     return np.asarray(value)[index] if is_numpys else np.asarray([value])[index]
 
@@ -49,7 +49,7 @@ _ITEMS: dict[type, type[np.generic]] = {np.int32: IntItem, np.float32: FloatItem
 class Items(PlainResults):
     """A flat array of int32 or float32 whose items can be indexed like rows of a column.
 
-    A flat part of it is one, too. What is computed from it is an array of NumPy's or a number.
+    A flat slice has the same type. Computing with it gives plain NumPy arrays or numbers.
     """
 
     @classmethod
@@ -75,5 +75,5 @@ Found: TypeAlias = "Items | tuple[()]"
 
 
 def found(values: Array, kind: type[np.generic]) -> Found:
-    """Return what a function has found, as OpenCV does."""
+    """Return the results of a function in OpenCV's form."""
     return Items.of(values, kind) if len(values) else ()

@@ -1,7 +1,7 @@
 """The rows that OpenCV's Region layer returns: x, y, w, h, objectness, a score for each class.
 
-Boxes are centres and sizes relative to the input. Scores are multiplied by the objectness and are
-zero up to the threshold: `thresh` of the section, 0.2 for [yolo] and 0.001 for [region] without it.
+Boxes are centres and sizes relative to the input. Scores are multiplied by the objectness, and set
+to zero unless they exceed the section's `thresh` (by default 0.2 for [yolo], 0.001 for [region]).
 [region] also applies NMS, as does [yolo] with the option nms_threshold.
 """
 
@@ -16,8 +16,8 @@ from engine.darknet.graph import Node
 from engine.darknet.layers.region import Region
 from engine.darknet.layers.yolo import Yolo
 
-_REGION_NMS = 0.4  # OpenCV cannot be told another one
-_CUT_OBJECTNESS = 0.5  # what classfix=-1 sets to zero
+_REGION_NMS = 0.4  # hard-coded in OpenCV
+_CUT_OBJECTNESS = 0.5  # classfix=-1 sets objectness below this to zero
 
 
 def rows_of(node: Node, out: Array) -> Array:
@@ -60,7 +60,7 @@ def _region(node: Node, out: Array) -> Array:
 
 
 def _place(values: Array, inside: Array) -> None:
-    """Turn positions inside a cell into positions in the input."""
+    """Convert positions inside a cell to positions in the input."""
     height, width = values.shape[1:3]
     cells = np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=-1)
     values[..., 0:2] = (cells[:, :, None] + inside) / np.array((width, height), np.float32)

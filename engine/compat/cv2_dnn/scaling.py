@@ -1,7 +1,7 @@
-"""OpenCV's resize() with INTER_LINEAR, to the bit for pictures of bytes.
+"""OpenCV's resize() with INTER_LINEAR, bit-identical for uint8.
 
-OpenCV computes bytes with 11 bits for each factor and drops bits between the two directions, and it
-averages four pixels when both sides are halved. The engine's own resize is darknet's.
+OpenCV resizes uint8 with 11-bit factors, drops bits between the two directions, and averages four
+pixels when both sides are halved. The engine's own resize is darknet's.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def resize(
     factor: float | None = None,
     part: tuple[range, range] | None = None,
 ) -> Array:
-    """Return `pixels` (height, width, channels) in the size (width, height), of the same type.
+    """Return `pixels` (height, width, channels) resized to `size` (width, height), same dtype.
 
-    `factor` is the exact scale, if it is not the ratio of the sizes. `part` are the columns and
-    rows of the result to return; no others are computed.
+    `factor` is the exact scale, if it differs from the ratio of the sizes. `part` gives the columns
+    and rows of the result to compute and return.
     """
     height, width = pixels.shape[:2]
     columns, rows = part or (range(size[0]), range(size[1]))
@@ -39,7 +39,7 @@ def resize(
         return _halved(pixels)[kept]
     left, right, along = _taps(width, size[0], factor, columns, drops_shares=True)
     top, bottom, down = _taps(height, size[1], factor, rows)
-    first = int(left[0])  # whole rows are computed with below: leave out what no column reads
+    first = int(left[0])  # skip columns that are not read, as whole rows are processed below
     pixels, left, right = pixels[:, first : int(right[-1]) + 1], left - first, right - first
     if pixels.dtype == np.uint8:
         return _resize_bytes(pixels, (left, right, along), (top, bottom, down))
@@ -55,10 +55,10 @@ def resize(
 def _taps(
     extent: int, wanted: int, factor: float | None, cells: range, *, drops_shares: bool = False
 ) -> tuple[Array, Array, Array]:
-    """Return the two source cells of each of these cells, and the share of the second.
+    """Return the two source cells of each of `cells`, and the weight of the second.
 
-    At the edges both are the same cell; OpenCV drops the share there in one direction only, which
-    shows in the bits that are cut off.
+    At the edges both are the same cell; there OpenCV drops the weight in one direction only, which
+    affects the truncated bits.
     """
     scale = 1 / (wanted / extent if factor is None else factor)  # rounded as in OpenCV
     centre = ((np.arange(cells.start, cells.stop) + 0.5) * scale - 0.5).astype(np.float32)

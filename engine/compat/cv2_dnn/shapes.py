@@ -1,4 +1,4 @@
-"""Shapes of what OpenCV's layers read and return, and the operations that OpenCV counts."""
+"""Input and output shapes of OpenCV's layers, and the operations that OpenCV counts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from engine.darknet.layers.yolo import Yolo
 from engine.errors import InputError
 
 Sides: TypeAlias = tuple[int, ...]  # pictures, channels, height, width
-Shapes: TypeAlias = tuple[tuple[Array, ...], ...]  # of the tensors of each layer
+Shapes: TypeAlias = tuple[tuple[Array, ...], ...]  # tensor shapes of each layer
 
-KEEP_SHAPE = ("softmax", "dropout", "cost")  # sections whose output is shaped as their input
+KEEP_SHAPE = ("softmax", "dropout", "cost")  # sections that keep the shape of their input
 
-# Operations for each value of the output, as OpenCV counts them.
+# Operations per output value, as OpenCV counts them.
 _PER_VALUE = {
     "BatchNorm": 3,
     "Mish": 3,
@@ -34,7 +34,7 @@ _PER_VALUE = {
     "Swish": 3,
     "TanH": 1,
 }
-# Operations for each value that is read.
+# Operations per input value.
 _PER_INPUT = {"Region": 60, "Reorg": 21, "Scale": 2}
 
 
@@ -47,7 +47,7 @@ class LayerShapes(NamedTuple):
 
 
 def of_input(given: Any, channels: int) -> tuple[int, int, int]:
-    """Return pictures, height and width of an input's shape, which may be alone in a list."""
+    """Return pictures, height and width of an input shape, which may be in a list of one."""
     try:
         numbers = np.asarray(given).reshape(-1)
     except ValueError:  # lists of different lengths
@@ -72,7 +72,7 @@ def shapes_of(graph: Graph, layers: tuple[CvLayer, ...], count: int) -> Iterator
         sources = [outputs[each] for each in node.sources]
         inputs: list[Sides] = []
         for layer in group:
-            if layer.type == "Slice":  # each of one source; the layer after them reads them all
+            if layer.type == "Slice":  # each reads one source; the next layer reads all slices
                 whole = sources[len(inputs)]
                 shapes = LayerShapes(layer, (whole,), _sliced(node, whole))
                 inputs.append(shapes.output)

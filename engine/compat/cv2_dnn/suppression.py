@@ -12,7 +12,7 @@ from engine.compat.cv2_dnn.old_and_new import Found, found
 from engine.errors import InputError
 
 _BLOCK = 64
-_SHRINKS_ABOVE = 0.5  # the threshold that `eta` shrinks
+_SHRINKS_ABOVE = 0.5  # `eta` lowers only thresholds above this
 
 
 def NMSBoxes(
@@ -59,7 +59,7 @@ def NMSBoxesBatched(
 
 
 def _largest(coordinates: Array) -> float:
-    """Return the largest value, at least 0; as in OpenCV, NaN hides what comes before it."""
+    """Return the largest value, at least 0; as in OpenCV, NaN discards all values before it."""
     values = coordinates.reshape(-1)
     hidden = np.flatnonzero(np.isnan(values))
     if not len(hidden):
@@ -107,7 +107,7 @@ def _kept(
     if eta < 1:
         return _kept_with_falling_limit(boxes[order], order, limit, np.float32(eta))
     kept = [order[:0]]
-    while len(order):  # block by block: thousands of boxes may survive
+    while len(order):  # in blocks, because thousands of boxes may survive
         block, order = order[:_BLOCK], order[_BLOCK:]
         block = block[_survivors(_covers(boxes[block], boxes[block], limit))]
         kept.append(block)
@@ -117,7 +117,7 @@ def _kept(
 
 
 def _survivors(covers: Array) -> Array:
-    """Return a mask of the boxes of a block that no better, surviving one covers."""
+    """Return a mask of the boxes in a block that are not covered by a better surviving one."""
     alive = np.ones(len(covers), bool)
     for number in range(len(covers)):
         if alive[number]:
@@ -126,7 +126,7 @@ def _survivors(covers: Array) -> Array:
 
 
 def _kept_with_falling_limit(boxes: Array, order: Array, limit: Any, eta: Any) -> Array:
-    """Do the same one by one: each box that is kept lowers the limit."""
+    """Suppress boxes one by one, as each box that is kept lowers the limit."""
     kept: list[int] = []
     survivors = np.empty_like(boxes)
     for number, box in enumerate(boxes):
@@ -140,15 +140,15 @@ def _kept_with_falling_limit(boxes: Array, order: Array, limit: Any, eta: Any) -
 
 
 def _covers(first: Array, second: Array, limit: Any) -> Array:
-    """Tell which boxes overlap too much to keep both; so does one with an overlap of NaN."""
+    """Return which pairs overlap too much to keep both; an overlap of NaN counts as too much."""
     covers: Array = ~(_overlaps(first, second) <= limit)
     return covers
 
 
 def _overlaps(first: Array, second: Array) -> Array:
-    """Return the IoU of each box with each other; two boxes without an area count as the same.
+    """Return the IoU of all pairs; two boxes without an area count as identical.
 
-    The steps and their precision are OpenCV's: programs have thresholds that are exact overlaps.
+    Steps and precision are OpenCV's, because thresholds may equal exact overlaps.
     """
     (ax, ay, aw, ah), (bx, by, bw, bh) = first.T[:, :, None], second.T[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

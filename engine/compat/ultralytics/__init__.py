@@ -1,4 +1,4 @@
-"""YOLO of ultralytics for darknet's networks: scripts need one changed import.
+"""ultralytics' YOLO class for darknet's networks: scripts only need to change one import.
 
     from engine.compat.ultralytics import YOLO  # instead of: from ultralytics import YOLO
 

@@ -1,4 +1,4 @@
-"""Boxes: the boxes of a picture with the attributes of ultralytics."""
+"""Boxes: the boxes of a picture, with ultralytics' attributes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from engine.compat.ultralytics.tensor import Tensor, refuse_type, tensor
 from engine.errors import InputError
 from engine.vision.result import Result
 
-# A program knows whether it tracks: type checkers need not ask for a test.
+# Any, so that type checkers do not ask programs to test for None.
 MaybeNone: TypeAlias = Any
 
-_TRACKED = 7  # columns; without an identity 6
+_TRACKED = 7  # columns with an identity; 6 without
 
 
 class Boxes:
-    """Boxes, scores and classes; an index or a slice gives Boxes again.
+    """Boxes, scores and classes; indexing and slicing give Boxes again.
 
-    `xyxy`, `conf`, `cls` and `id` are views of the rows in `data`, as in ultralytics: programs
-    change boxes in place. So are the boxes of an index or a slice. `xywh`, `xyxyn` and `xywhn` are
-    computed from the rows.
+    As in ultralytics, `xyxy`, `conf`, `cls`, `id` and the results of indexing and slicing are views
+    of the rows in `data`, because programs change boxes in place. `xywh`, `xyxyn` and `xywhn` are
+    computed.
     """
 
     def __init__(self, boxes: Any, orig_shape: tuple[int, int]) -> None:
@@ -43,7 +43,7 @@ class Boxes:
     def data(self) -> Tensor:
         """Return (n, 6): left, top, right, bottom, score, class; after track() (n, 7).
 
-        Then the identity stands before the score.
+        The identity then precedes the score.
         """
         return self._as(self._rows)
 
@@ -109,7 +109,7 @@ class Boxes:
         return self
 
     def numpy(self) -> Boxes:
-        """Return the same boxes with plain arrays of NumPy, whose elements are its own numbers."""
+        """Return the same boxes as plain NumPy arrays with NumPy's own scalars."""
         made = copy(self)
         made._as = cast(Any, np.asarray)
         return made
@@ -127,7 +127,7 @@ class Boxes:
     def __getitem__(self, which: Any) -> Boxes:
         if np.ndim(which) == 0 and not isinstance(which, slice):
             row = range(len(self))[which]
-            which = slice(row, row + 1)  # which is a view of the row
+            which = slice(row, row + 1)  # a slice gives a view of the row
         made = copy(self)
         made._rows = _checked(self._rows[which])
         return made
@@ -137,7 +137,7 @@ class Boxes:
 
 
 def clipped(rows: Any, orig_shape: tuple[int, int]) -> Boxes:
-    """Return the Boxes of such rows, cut at the edges of the picture."""
+    """Return the Boxes of such rows, clipped to the picture."""
     data = _checked(rows).copy()
     data[:, :4] = data[:, :4].clip(0, np.tile(orig_shape[::-1], 2))
     return Boxes(data, orig_shape)
@@ -164,9 +164,9 @@ def _checked(rows: Any) -> Array:
 
 
 def inside(result: Result) -> Result:
-    """Return the result with boxes that end at the edges of the picture, as in ultralytics.
+    """Return the result with boxes clipped to the picture, as in ultralytics.
 
-    Programs cut them out by these numbers, and NumPy counts negative ones from the other end.
+    Programs use them as crop indices, and NumPy counts negative indices from the end.
     """
     centre, half = result.xywhn[:, :2].astype(np.float64), result.xywhn[:, 2:] / 2.0
     first, last = centre - half, centre + half

@@ -19,7 +19,7 @@ _AHEAD = "on_predict_batch_start"
 
 
 def none() -> Callbacks:
-    """Return every event without a function."""
+    """Return a dict of all events without callbacks."""
     return {event: [] for event in EVENTS}
 
 

@@ -14,7 +14,7 @@ from engine.vision.encode import encode
 from engine.vision.image import Picture
 from engine.vision.result import Result
 
-_CROP_GAIN, _CROP_PIXELS = 1.02, 10  # by which a crop is larger than its box
+_CROP_GAIN, _CROP_PIXELS = 1.02, 10  # factor and margin added to a box
 _INSIDE = 0.25  # pixels
 
 
@@ -35,7 +35,7 @@ def _free(folder: Path, stem: str) -> Path:
 
 
 def with_margin(result: Result) -> Result:
-    """Enlarge the boxes as ultralytics does for crops, to whole pixels inside the picture."""
+    """Enlarge boxes as ultralytics does for crops, to integer pixels inside the picture."""
     width, height = result.size
     middle = (result.xyxy[:, :2] + result.xyxy[:, 2:]) / 2
     half = ((result.xyxy[:, 2:] - result.xyxy[:, :2]) * _CROP_GAIN + _CROP_PIXELS) / 2

@@ -1,4 +1,4 @@
-"""Detectors of one network that were loaded with different options, such as sizes."""
+"""A cache of one network's detectors, loaded with different options such as sizes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from weakref import WeakSet
 from engine.concurrency import fork_safety
 from engine.detector import Detector
 
-MOST = 3  # that are kept: for whole pictures, for details in them, and one more
+MOST = 3  # detectors kept: for whole pictures, for details in them, and one more
 
 
 class Detectors:
-    """The detectors of the latest few sets of options, for any number of threads.
+    """The detectors of the latest few sets of options; thread-safe.
 
-    One that is no longer kept is freed when no call or stream uses it any more.
+    An evicted detector is freed once no call or stream uses it.
     """
 
     def __init__(self, load: Callable[..., Detector]) -> None:
         self._load = load
-        self._kept: list[tuple[dict[str, Any], Detector]] = []  # the latest last
+        self._kept: list[tuple[dict[str, Any], Detector]] = []  # latest last
         self._open: WeakSet[Detector] = WeakSet()
         self._lock = fork_safety.lock(outer=True)
 
@@ -31,7 +31,7 @@ class Detectors:
                 if known == options:
                     self._kept.append(self._kept.pop(number))
                     return detector
-            del self._kept[: 1 - MOST]  # before the memory for the next one is taken
+            del self._kept[: 1 - MOST]  # before the next one takes memory
             made = self._load(**options)
             self._open.add(made)
             self._kept.append((options, made))
@@ -46,7 +46,7 @@ class Detectors:
             )
 
     def forget(self) -> None:
-        """Keep no detector any longer."""
+        """Drop all detectors; running calls may still use theirs."""
         with self._lock:
             self._kept.clear()
 

@@ -7,11 +7,11 @@ from typing import Any
 from engine.backends import device_name
 
 _LEFT_OUT = str.maketrans("", "", " ()[]'")  # as in "[0, 1]"
-_IDLEST = "-1"  # ultralytics looks for a card that is idle; here it is the first one
+_IDLEST = "-1"  # ultralytics looks for an idle GPU; here it is the first one
 
 
 class DeviceName(str):
-    """The engine's name of a device, with the attributes of torch's object."""
+    """The engine's device name, with the attributes of torch.device."""
 
     __slots__ = ()
 
@@ -21,15 +21,15 @@ class DeviceName(str):
 
     @property
     def index(self) -> int | None:  # type: ignore[override]
-        """Return the number of the first card, or None for a CPU."""
+        """Return the number of the first GPU, or None for a CPU."""
         number = self.partition(":")[2].partition(",")[0]
         return int(number) if self.type == "cuda" and number else None
 
 
 def device_of(device: Any) -> str | None:
-    """Return the engine's name of a device, or None for the network's own.
+    """Return the engine's name for a device, or None for the network's own.
 
-    A device is a name in any case, the number of a card, a list of these, or torch's object.
+    A device is a case-insensitive name, the number of a GPU, a list of these, or a torch.device.
     """
     if isinstance(device, (list, tuple)):
         device = ",".join(map(str, device))
@@ -38,6 +38,6 @@ def device_of(device: Any) -> str | None:
         device = str(device).translate(_LEFT_OUT).strip(",").lower()
     if device in (None, "", "none"):
         return None
-    if device == "cpu:0":  # torch's number of the CPU; the engine's is a number of threads
+    if device == "cpu:0":  # in torch a device number; in the engine it means threads
         return "cpu"
     return "cuda:0" if device in ("cuda", _IDLEST) else device_name(device)

@@ -1,4 +1,4 @@
-"""Pictures of Results: pixels in BGR order, Pillow images, and the classes of a classifier."""
+"""Drawing for Results: pixels in BGR order, Pillow images, and the classes of a classifier."""
 
 from __future__ import annotations
 

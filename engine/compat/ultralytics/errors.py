@@ -1,4 +1,4 @@
-"""Errors that programs catch as FileNotFoundError, as with ultralytics."""
+"""Errors that can be caught as FileNotFoundError, as with ultralytics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MissingModelError(InputError, FileNotFoundError):
 
 
 def as_missing(error: ImageError, name: str | None) -> ImageError:
-    """Return a MissingPictureError if the name of a source stands for no file."""
+    """Return a MissingPictureError if the name of a source refers to no file."""
     if name is None or is_url(name) or is_endless(name):
         return error
     if os.path.isfile(name):  # noqa: PTH113 - takes names that are too long

@@ -51,7 +51,7 @@ def evaluate(
             broken.append(result)
             if result.result is None:
                 continue
-            result = result.result  # its objects count as missed
+            result = result.result  # empty: its objects count as missed
         detections = Detections.from_result(inside(result))
         objects = entry.objects(result.size)
         examples.append(Example(entry.image_id, result.size, objects, detections, entry.path))

@@ -16,25 +16,25 @@ _LOST_FRAMES, _RATE = 30, 30.0
 
 
 class Following:
-    """Gives the boxes of successive results their identities.
+    """Tracks the boxes of successive results.
 
-    Each video or picture begins anew, unless `persist`: then all results are one sequence. Cameras
-    and live streams, which take turns, have a tracker each.
+    Tracking restarts with each video or picture unless `persist`: then all results form one
+    sequence. Cameras and live streams, whose frames are interleaved, have a tracker each.
     """
 
     def __init__(self) -> None:
-        self._trackers: dict[str, Tracker] = {}  # of live sources by name, of all others by ""
-        self._name: str | None = None  # of the latest source that is not live
+        self._trackers: dict[str, Tracker] = {}  # by name for live sources, "" for all others
+        self._name: str | None = None  # name of the latest source that is not live
 
     def reset(self) -> None:
-        """Begin identities anew with the next picture."""
+        """Restart tracking with the next picture."""
         self._trackers.clear()
 
     def follow(self, result: Result, name: str, *, persist: bool) -> Result:
-        """Return the boxes that have an identity.
+        """Return the result with only the boxes that have an identity.
 
-        Without any, return no boxes if a new one waits for its second frame, and otherwise all
-        boxes, which programs recognise by a `boxes.id` of None.
+        If none has one, return no boxes while a new track awaits confirmation, and otherwise all
+        boxes, with None as `boxes.id`.
         """
         is_live = is_endless(name)
         if not is_live and name != self._name and not persist:
@@ -42,7 +42,7 @@ class Following:
         if not is_live:
             self._name = name
         tracker = self._trackers.setdefault(name if is_live else "", _new_tracker())
-        # As in ultralytics, frames are counted, and their times do not matter.
+        # As in ultralytics, frames are counted, and their times are ignored.
         followed = replace(tracker.follow(replace(result, frame=None)), frame=result.frame)
         if len(followed):
             return followed

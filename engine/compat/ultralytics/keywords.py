@@ -1,4 +1,4 @@
-"""Check keyword arguments: what would be ignored is refused."""
+"""Check keyword arguments: those that would be ignored are refused."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def check(
     only: Mapping[str, Any] | None = None,
     unused: tuple[str, ...] = (),
 ) -> None:
-    """Refuse what is no parameter of `of`.
+    """Refuse keywords that are not parameters of `of`.
 
-    `only` holds options with the one value that is possible here, and `unused` those that cannot
-    change what is returned or written.
+    `only` maps options to the one value supported here; `unused` lists those that cannot change
+    what is returned or written.
     """
     only = only or {}
     known = [name for name in inspect.signature(of).parameters if name not in ("self", "others")]

@@ -34,7 +34,7 @@ class BoxMetrics:
 
     @property
     def maps(self) -> Array:
-        """Return the average precision of each class by number, `map` for one without objects."""
+        """Return the average precision of each class by number; `map` if it has no objects."""
         found = [each.average_precision for each in self._report.classes]
         return np.array([self.map if each is None else each for each in found], np.float64)
 
@@ -50,7 +50,7 @@ class BoxMetrics:
 
     @property
     def ap_class_index(self) -> Array:
-        """Return the numbers of the classes with objects, to which the next arrays belong."""
+        """Return the numbers of the classes with objects, in the order of the arrays below."""
         return np.flatnonzero([each.ranking.objects for each in self._report.classes])
 
     @property
@@ -79,11 +79,11 @@ class BoxMetrics:
         return np.array([each.average_precision_at_iou for each in self._classes], np.float64)
 
     def mean_results(self) -> list[float]:
-        """Return precision, recall, and average precision at IoU 0.5 and over all, as means."""
+        """Return mean precision, recall, and average precision at IoU 0.5 and over all IoUs."""
         return [self.mp, self.mr, self.map50, self.map]
 
     def class_result(self, i: int) -> tuple[float, float, float, float]:
-        """Return these figures of the class at place i of ap_class_index."""
+        """Return the same figures for the class at index i of ap_class_index."""
         p, r, ap50, ap = (float(each[i]) for each in (self.p, self.r, self.ap50, self.ap))
         return p, r, ap50, ap
 

@@ -31,8 +31,8 @@ from engine.loading import Size
 _log = logging.getLogger("engine")
 
 _NO_PREDICTOR = "expected None: other ways to predict are not here. Use engine.load(…)"
-_NO_OPTIONS = ("model", "task")  # in `overrides`, which say what is loaded
-_TRACK_CONF = 0.1  # boxes of low scores continue tracks
+_NO_OPTIONS = ("model", "task")  # keys of `overrides` that say what is loaded
+_TRACK_CONF = 0.1  # low-scoring boxes continue tracks
 _INSTEAD = {
     "tune": "Networks are trained with darknet",
     "benchmark": "Use: python -m engine benchmark",
@@ -45,10 +45,11 @@ _INSTEAD = {
 
 
 class YOLO:
-    """A network, loaded when it is first used, and again for another device, size or precision.
+    """A network, loaded on first use, and again for another device, size or precision.
 
-    Each call stands for itself: what is not given is the network's own. The detectors of the latest
-    calls are kept, so that calls and streams of several sizes may take turns, on any threads.
+    Calls are independent: options that are not given take the network's values. The detectors of
+    the latest calls are kept, so that calls and streams of several sizes may alternate, on any
+    threads.
     """
 
     def __init__(
@@ -77,17 +78,17 @@ class YOLO:
         if task is not None:
             self.overrides["task"] = task
         self.callbacks = callbacks.none()
-        self._names: dict[int, str] | None = None  # those of the network until they are read or set
+        self._names: dict[int, str] | None = None  # None until they are read or set
         self._begin()
 
     def _begin(self) -> None:
-        # not a method: a cycle of references would leave a dropped network to the cyclic collector
+        # not a method: a reference cycle would leave a dropped network to the garbage collector
         self._detectors = Detectors(partial(_loaded, self._files, self.model_name, self._task))
-        self.predictor: Predictor | None = None  # of the latest call
-        self._following: Following | None = None  # of the latest track()
+        self.predictor: Predictor | None = None  # the latest call
+        self._following: Following | None = None  # the latest track()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy has, also one in another process: not what _begin() makes anew."""
+        """Return the state for a copy or pickle, without what _begin() recreates."""
         own = ("_detectors", "predictor", "_following")
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
@@ -100,7 +101,7 @@ class YOLO:
 
     @property
     def names(self) -> dict[int, str]:
-        """Return the names of the classes by number, which a program may change or replace."""
+        """Return the class names by number; a program may change or replace them."""
         if self._names is None:
             self._names = dict(enumerate(self._any().labels))
         return self._names
@@ -111,7 +112,7 @@ class YOLO:
 
     @property
     def model(self) -> YOLO:
-        """Return this network: programs read model.model.names."""
+        """Return this network, because programs read model.model.names."""
         return self
 
     @property
@@ -128,7 +129,7 @@ class YOLO:
         return device_of(self.overrides.get("device")) or "auto"
 
     def to(self, device: Any) -> YOLO:
-        """Run on another device from now on; one that is missing is an error at once."""
+        """Run on another device from now on; raise an error at once if it is missing."""
         device = device_of(device) or self._device
         if device != self._device:
             self._detectors.forget()
@@ -154,7 +155,7 @@ class YOLO:
     def info(
         self, detailed: bool = False, verbose: bool = True, imgsz: Size | None = None
     ) -> tuple[int, int, int, float]:
-        """Return and log layers, parameters, gradients (none), and billions of operations."""
+        """Return and log layers, parameters, gradients (0), and billions of operations."""
         graph = self._any(imgsz=multiple_of_stride(imgsz)).graph
         facts = (len(graph.nodes), graph.parameter_count, 0, graph.operations / 1e9)
         if verbose:
@@ -163,22 +164,22 @@ class YOLO:
         return facts
 
     def close(self) -> None:
-        """Free the device, which ends streams; the next call loads the network again."""
+        """Release the device, which ends streams; the next call loads the network again."""
         self._detectors.close()
 
     # ------------------------------------------------------------ callbacks
 
     def add_callback(self, event: str, func: Callable[[Any], object]) -> None:
-        """Call a function at an event of each prediction, with the Predictor of that call."""
+        """Call a function at an event of each prediction, passing the Predictor of that call."""
         callbacks.check_function(func)
         self.callbacks[callbacks.event_of(event)].append(func)
 
     def clear_callback(self, event: str) -> None:
-        """Call no function any more at this event."""
+        """Remove all functions of this event."""
         self.callbacks[callbacks.event_of(event)] = []
 
     def reset_callbacks(self) -> None:
-        """Call no function any more at any event."""
+        """Remove all functions of all events."""
         self.callbacks = callbacks.none()
 
     # ------------------------------------------------------------ prediction
@@ -210,7 +211,7 @@ class YOLO:
         Options: conf, iou, imgsz, device, half, classes, max_det, agnostic_nms, batch, vid_stride,
         save, save_txt, save_conf, save_crop, show, project, name, exist_ok, line_width,
         show_labels, show_conf, show_boxes. Arrays are in BGR order.
-        A picture that cannot be read is logged and left out; one that is given alone is an error.
+        A picture that cannot be read is logged and skipped; a single one raises its error.
         """
         if predictor is not None:
             raise InputError(f"predictor: {_NO_PREDICTOR}")
@@ -255,11 +256,11 @@ class YOLO:
         tracker: str | None = None,
         **options: Any,
     ) -> Any:
-        """Return predict(), whose boxes keep an identity from frame to frame in `boxes.id`.
+        """Do what predict() does, with tracking: `boxes.id` identifies objects across frames.
 
-        Identities begin anew with each video and each call, unless `persist`: for a loop that
-        passes one frame after another. `conf` is 0.1, since boxes of low scores continue tracks.
-        A picture in which nothing is followed has None as its `boxes.id`.
+        Tracking restarts with each video and each call, unless `persist`, which is for a loop that
+        passes single frames. `conf` is 0.1, since low-scoring boxes continue tracks. A picture in
+        which nothing is tracked has None as its `boxes.id`.
         """
         check_tracker(tracker)
         given = self._options(options, "track()")
@@ -287,7 +288,7 @@ class YOLO:
         )
 
     def _options(self, given: dict[str, Any], where: str = "predict()") -> Options:
-        """Return the options of a call; those that are not given are in `overrides`."""
+        """Return the options of a call; those that are not given come from `overrides`."""
         named = {name: each for name, each in self.overrides.items() if name not in _NO_OPTIONS}
         named |= given
         for name in ("conf", "batch"):
@@ -358,7 +359,7 @@ class YOLO:
         `dynamic` any, like height and width.
         """
         only = {"int8": False, "optimize": False, "keras": False, "data": None}
-        unused = ("simplify", "verbose", "device", "workspace")  # the graph is simple already
+        unused = ("simplify", "verbose", "device", "workspace")  # the graph needs no simplifying
         check(YOLO.export, others, where="export()", only=only, unused=unused)
         if format != "onnx":
             raise InputError(f"format: expected onnx, got {format!r}.{suggest(format, ['onnx'])}")
@@ -380,13 +381,13 @@ class YOLO:
         return str(path)
 
     def train(self, *_: Any, **__: Any) -> None:
-        """Refuse: the engine runs networks and does not train them."""
+        """Raise an error: the engine runs networks and does not train them."""
         raise InputError("train: networks are trained with darknet; the engine runs them")
 
     if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Say what to use in place of a method that is not here."""
+            """Raise an error that says what to use in place of a missing method."""
             hint = f" {_INSTEAD[name]}" if name in _INSTEAD else ""
             raise AttributeError(f"{name}: YOLO of engine.compat.ultralytics has none.{hint}")
 

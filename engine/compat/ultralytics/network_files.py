@@ -46,7 +46,7 @@ def files_of(
 
 
 def _missing(model: Path, cfg: Path) -> MissingModelError:
-    """Return the error for the file of a network without a .cfg."""
+    """Return the error for a file of a network without a .cfg."""
     from engine.models import registry
 
     if model.exists():
@@ -63,6 +63,6 @@ def _names_of(model: Path, stem: str) -> Path | None:
     from engine.darknet.names import names_of
     from engine.models import registry
 
-    if names_of(model):  # which load() finds
+    if names_of(model):  # load() finds it
         return None
     return registry.find(stem).names if stem in registry.models() else None

@@ -1,6 +1,6 @@
-"""Numbers of NumPy's with the methods of a tensor: the elements of a result's arrays.
+"""NumPy scalars with the methods of a tensor: the elements of a result's arrays.
 
-They are NumPy's own numbers to other libraries. OpenCV refuses arrays without axes as coordinates.
+To other libraries they are NumPy scalars; OpenCV refuses zero-dimensional arrays as coordinates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KINDS = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "u
 
 
 class Number:
-    """What numbers of all kinds have; a number never changes, so that a copy is the number."""
+    """A mixin for scalars of all dtypes; they are immutable, so a copy is the scalar itself."""
 
     dtype: Any
     item: Any
@@ -43,11 +43,11 @@ class Number:
         return self
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Return the number as NumPy's own."""
+        """Return the number as a plain NumPy scalar."""
         return self.dtype.type(self)
 
     def to(self, *targets: Any, **named: Any) -> Any:
-        """Return the number as another type of NumPy's or torch's; a device changes nothing."""
+        """Return the number as another NumPy or torch dtype; a device changes nothing."""
         return number(np.asarray(np.asarray(self).view(Values).to(*targets, **named))[()])
 
     def type(self, dtype: Any) -> Any:
@@ -93,14 +93,14 @@ class Number:
 
 
 def _computing(name: str, kind: type[np.generic]) -> Callable[..., Any]:
-    """Return an operation of NumPy's numbers whose result has these methods, too."""
+    """Return a NumPy scalar operation whose result has these methods, too."""
     compute = getattr(kind, name)
     return lambda *operands: number(compute(*operands))
 
 
 def _class_of(kind: str) -> Any:
     known = np.dtype(kind).type
-    # No base class comes before NumPy's own, which takes the second one for that of the number.
+    # Number is no base class: NumPy takes a second base for the Python type of the value.
     methods = {name: each for name, each in vars(Number).items() if callable(each)}
     operations = {f"__{name}__": _computing(f"__{name}__", known) for name in _COMPUTING}
     return type(known.__name__, (known,), {**methods, **operations, "__module__": __name__})
@@ -110,6 +110,6 @@ _CLASSES = {np.dtype(kind): _class_of(kind) for kind in _KINDS}
 
 
 def number(value: Any) -> Any:
-    """Return one of NumPy's numbers with the methods of a tensor; anything else is unchanged."""
+    """Return a NumPy scalar with the methods of a tensor; anything else is unchanged."""
     made = _CLASSES.get(value.dtype) if isinstance(value, np.generic) else None
     return value if made is None else made(value)

@@ -1,4 +1,4 @@
-"""The options of a call: ultralytics' names and defaults, the engine's values."""
+"""The options of a call: ultralytics' names and defaults, converted to the engine's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.loading import Size
 
 _log = logging.getLogger("engine")
 
-# What ultralytics' predict() does with other values is not done here.
+# Options with only one supported value.
 _ONLY = {
     "augment": False,
     "compile": False,
@@ -30,7 +30,7 @@ _ONLY = {
     "stream_buffer": False,
     "visualize": False,
 }
-_STRIDE = 32  # to which ultralytics rounds sides
+_STRIDE = 32  # ultralytics rounds sides up to a multiple of this
 _MAX_DETECTIONS = 300  # ultralytics' default
 
 
@@ -96,7 +96,7 @@ class Options:
         )
 
     def of_load(self, device: str) -> dict[str, Any]:
-        """Return what the network must be loaded for."""
+        """Return the options of engine.load()."""
         return {
             "device": device_of(self.device) or device,
             "imgsz": multiple_of_stride(self.imgsz),
@@ -118,7 +118,7 @@ class Options:
 
 
 def multiple_of_stride(size: Size | None) -> Size | None:
-    """Round sides up, and say so, as ultralytics does; what is no size is left to load()."""
+    """Round sides up and log it, as ultralytics does; load() refuses invalid sizes."""
     sides: list[Any] = [*size] if isinstance(size, (tuple, list)) else [size]
     if not all(map(is_whole, sides)):
         return size

@@ -1,4 +1,4 @@
-"""From sources to Results: run a detector, and write what the options ask for."""
+"""Run a detector on sources, yield Results, and write the requested outputs."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _RGB = 3  # channels
 
 
 class Predictor:
-    """One call of predict() or track(), with what its callbacks read and replace.
+    """One call of predict() or track(), with the attributes that its callbacks read and replace.
 
     Each picture is a batch of its own. `results` holds the Results of the latest one; a callback
-    may put others in their place, or anything else that the loop of the program takes.
+    may replace them, even with other objects that the caller's loop expects.
     """
 
     def __init__(
         self, options: Options, callbacks: Callbacks, following: Following | None = None
     ) -> None:
-        """`following` gives boxes the identities of a tracker."""
+        """Create the predictor; `following` tracks objects."""
         self.args = options
         self.results: Iterable[Any] = []
         self.seen = 0  # pictures
@@ -67,7 +67,7 @@ class Predictor:
         follow: Callable[[Any, str], Any] | None = None,
         names: Mapping[int, str] | None = None,
     ) -> Iterator[Any]:
-        """Return the Results of each picture; wrong arguments are errors before the first one.
+        """Yield the Results of each picture; raise errors of arguments before the first one.
 
         `keeps` holds the pixels of files in memory. `names` replace those of the network.
         """
@@ -115,7 +115,7 @@ class Predictor:
         """Write and show the results as the options ask for."""
         self.results = list(self.results or ())
         for each in self.results:
-            if not isinstance(each, Results):  # a callback has put something else there
+            if not isinstance(each, Results):  # replaced by a callback
                 continue
             if folder is not None:
                 folder.write(each, item)
@@ -143,7 +143,7 @@ def _without_errors(
             first = None
         if isinstance(outcome, ImageError) and outcome.result is not None:
             _log.warning("%s", outcome)
-            outcome = outcome.result  # there is one for each picture that was read
+            outcome = outcome.result  # every picture that was read has one
         if not isinstance(outcome, ImageError):
             has_any = True
             yield outcome, item
@@ -158,9 +158,9 @@ def _without_errors(
 
 
 def _results_of(result: Any, item: Item, folder: Path | None, *, keeps: bool) -> Results:
-    """Return the Results, in a stream with the pixels only of what cannot be read again.
+    """Return the Results; in a stream, keep only pixels that cannot be read again.
 
-    The pixels for a network of grey pictures are not those of the file.
+    The pixels given to a network of grey pictures are not those of the file.
     """
     picture = result.picture
     if picture is not None and is_of_file(result.stamp) and is_file(result.path):

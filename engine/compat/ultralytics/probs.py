@@ -38,7 +38,7 @@ class Probs:
         return self
 
     def numpy(self) -> Probs:
-        """Return the same probabilities as plain arrays of NumPy."""
+        """Return the same probabilities as plain NumPy arrays."""
         made = copy(self)
         made.data, made.top5conf = np.asarray(self.data), np.asarray(self.top5conf)
         made.top1conf = made.data[self.top1]

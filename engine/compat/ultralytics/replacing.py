@@ -1,4 +1,4 @@
-"""A result with other boxes or other probabilities of the same picture."""
+"""Derive results with other boxes or probabilities for the same picture."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMMON = ("size", "names", "path", "timing", "frame", "stamp", "picture")
 
 
 def with_boxes(result: Result | Classification, boxes: Boxes | None) -> Result:
-    """Return the result of the same picture with these boxes, or with none."""
+    """Return a result for the same picture with these boxes, or with none."""
     boxes = Boxes(np.empty((0, 6)), result.size[::-1]) if boxes is None else boxes
     if isinstance(result, Result):
         return replace(result, **_columns(result.size, boxes), codes=None, others=None)
@@ -27,7 +27,7 @@ def with_boxes(result: Result | Classification, boxes: Boxes | None) -> Result:
 def with_changes(result: Result, boxes: Boxes) -> Result:
     """Return the result with new values of its boxes.
 
-    A box that has moved, perhaps to another row, has no code: the text was that of its old place.
+    A box that has moved, perhaps to another row, loses its code, which belonged to the old place.
     """
     if len(boxes) != len(result):
         return with_boxes(result, boxes)
@@ -43,7 +43,7 @@ def _columns(size: tuple[int, int], boxes: Boxes) -> dict[str, Any]:
     boxes = Boxes(boxes.data, boxes.orig_shape)  # a class may have become negative in place
     first, last = np.hsplit(np.asarray(boxes.xyxy, np.float64), 2)
     return {
-        # In float64, or edges that are made of these would not be those that were given.
+        # In float64, so that edges computed from these equal the given ones.
         "xywhn": np.hstack([(first + last) / 2, last - first]) / np.tile(size, 2),
         "scores": np.asarray(boxes.conf).copy(),
         "class_ids": np.asarray(boxes.cls.long()),
@@ -60,7 +60,7 @@ def at_pixels(result: Result, size: tuple[int, int]) -> Result:
 
 
 def with_probabilities(result: Result | Classification, probabilities: Any) -> Classification:
-    """Return the result of the same picture with these probabilities of the classes."""
+    """Return a result for the same picture with these class probabilities."""
     values = as_array("probs", probabilities).astype(np.float32)
     if values.ndim != 1 or not len(values):
         raise InputError(f"probs: expected one number for each class, got the shape {values.shape}")

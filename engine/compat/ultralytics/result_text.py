@@ -1,4 +1,4 @@
-"""Results as text: sentences, dicts, tables and label files in the forms of ultralytics."""
+"""Results as text: sentences, dicts, tables and label files in ultralytics' formats."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _best(result: Classification) -> list[Ranked]:
 
 
 def columns(result: Result | Classification) -> tuple[str, ...]:
-    """Return the keys of summary(), also if nothing was found."""
+    """Return the keys of summary(), even if nothing was found."""
     names = ("name", "class", "confidence")
     if isinstance(result, Classification):
         return names
@@ -79,7 +79,7 @@ def as_csv(result: Result | Classification, normalize: bool, decimals: int) -> s
 
 
 def append_labels(result: Result | Classification, path: str | Path, *, conf: bool) -> None:
-    """Append a line for each box or each of the best five classes; without any make no file."""
+    """Append a line for each box or each of the best five classes; without any, create no file."""
     if isinstance(result, Classification):
         lines = "".join(f"{each.score:.2f} {each.label}\n" for each in _best(result))
     else:

@@ -57,7 +57,7 @@ class Results:
 
     masks = keypoints = obb = semantic_mask = depth = None
     names: ClassNames
-    _orig_img: Array | None = None  # which a program may draw on
+    _orig_img: Array | None = None  # a program may draw on it
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Results:
         semantic_mask: None = None,
         depth: None = None,
     ) -> None:
-        """Take what a program has itself: a picture in BGR order, and rows as in `boxes.data`."""
+        """Create Results from a program's own BGR picture, and rows as in `boxes.data`."""
         _refuse("Results()", masks, keypoints, obb, semantic_mask, depth)
         picture = read(orig_img, bgr=True)
         nothing = np.empty((0, 4), np.float32)
@@ -96,7 +96,7 @@ class Results:
         *,
         name: str = "image0.jpg",
     ) -> Results:
-        """Return the Results of a result of the engine."""
+        """Create Results from a result of the engine."""
         made = cls.__new__(cls)
         made._hold(result, picture, save_dir, name)
         return made
@@ -113,8 +113,8 @@ class Results:
         self.save_dir = None if save_dir is None else str(save_dir)
         self.names = dict(enumerate(result.names))
         self._picture = picture
-        self._whole: Results | None = None  # whose pixels a part shares
-        self._has_values = True  # or new() has left them out
+        self._whole: Results | None = None  # Results whose pixels this part shares
+        self._has_values = True  # False after new()
         self._as_numpy = False
         self._boxes: Boxes | None = None
         self.speed = _speed_of(result)
@@ -123,7 +123,7 @@ class Results:
 
     @property
     def result(self) -> Result | Classification:
-        """Return the engine's own result of `boxes`, whose classes have the names in `names`."""
+        """Return the engine's result for `boxes`, with the class names in `names`."""
         result = self._current()
         known = dict(enumerate(result.names))
         given = self.names if isinstance(self.names, Mapping) else dict(enumerate(self.names))
@@ -136,12 +136,12 @@ class Results:
         return replace(result, names=tuple(names))
 
     def _current(self) -> Result | Classification:
-        """Return the result with what a program has changed in place in `boxes`."""
+        """Return the result with the changes that a program made to `boxes` in place."""
         result, boxes = self._result, self._boxes
         if boxes is None or isinstance(result, Classification):
             return result
         if np.array_equal(boxes.data, rows_of(result)):
-            return result  # whose values are more exact than those of rows
+            return result  # more exact than the rows
         return with_changes(result, boxes)
 
     @property
@@ -154,7 +154,7 @@ class Results:
     def orig_img(self) -> Array:
         """Return the picture as (height, width, 3), BGR; a streamed file is read again.
 
-        What a program draws on it is in plot(), save() and save_crop().
+        What a program draws on it also appears in plot(), save() and save_crop().
         """
         if self._orig_img is None:
             whole = self._whole
@@ -208,7 +208,7 @@ class Results:
         semantic_mask: None = None,
         depth: None = None,
     ) -> None:
-        """Replace the boxes by rows as in `boxes.data`, cut at the edges, or the probabilities."""
+        """Replace the probabilities, or the boxes by rows as in `boxes.data`, which are clipped."""
         _refuse("update()", masks, obb, keypoints, semantic_mask, depth)
         if boxes is not None:
             self.boxes = clipped(boxes, self.orig_shape)
@@ -233,7 +233,7 @@ class Results:
         return self
 
     def numpy(self) -> Results:
-        """Return the same, of the same memory, with plain arrays of NumPy."""
+        """Return the same Results, sharing memory, with plain NumPy arrays."""
         made = copy(self)
         made._as_numpy = True
         if made._boxes is not None:
@@ -241,7 +241,7 @@ class Results:
         return made
 
     def __copy__(self) -> Results:
-        _ = self.boxes  # made here, so that both have them
+        _ = self.boxes  # create them first, so that both share them
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         return made
@@ -254,7 +254,7 @@ class Results:
         return self
 
     def __len__(self) -> int:
-        """Return the number of boxes, or for a classifier of classes."""
+        """Return the number of boxes or, for a classifier, of classes."""
         if isinstance(self._result, Classification):
             return len(self.probs)
         return len(self._result if self._boxes is None else self._boxes)
@@ -271,7 +271,7 @@ class Results:
             (which,) = which
         if np.ndim(which) == 0 and not isinstance(which, slice):
             row = range(len(found))[which]
-            which = slice(row, row + 1)  # which is a view of the box
+            which = slice(row, row + 1)  # a slice gives a view of the box
         part = self._with(found[which])
         part._boxes = self.boxes[which]
         part._as_numpy = self._as_numpy
@@ -302,7 +302,7 @@ class Results:
     def to_df(
         self, normalize: bool = False, decimals: int = 5, *, library: Library | None = None
     ) -> Any:
-        """Return summary() as a data frame of pandas, or of polars if only that is installed."""
+        """Return summary() as a pandas data frame, or polars if only that is installed."""
         rows = result_text.rows(self.result, normalize, decimals)
         return data_frame(rows, result_text.columns(self.result), library)
 
@@ -311,10 +311,10 @@ class Results:
         return result_text.as_csv(self.result, normalize, decimals)
 
     def save_txt(self, txt_file: str | Path, save_conf: bool = False) -> str:
-        """Append a line for each box: class, centre, size, with `save_conf` score, and identity.
+        """Append a line for each box: class, centre, size, score with `save_conf`, identity.
 
-        Of a classifier, these are the scores and names of the best five classes. Without a line
-        no file is created.
+        For a classifier, these are the scores and names of the best five classes. If there are no
+        lines, no file is created.
         """
         result_text.append_labels(self.result, txt_file, conf=save_conf)
         return str(txt_file)
@@ -406,17 +406,17 @@ class Results:
         overwrite: bool | None = None,
         **options: Any,
     ) -> str:
-        """Write plot(), with its arguments, to a file and replace it, as ultralytics does.
+        """Write plot(), called with these arguments, to a file; replace it, as ultralytics does.
 
-        The default is results_<name>, and results_<video>_<number>.jpg for a frame. Nobody named
-        these: an existing file is kept, unless `overwrite`. With overwrite=False a file that was
-        named is kept, too.
+        The default is results_<name>, or results_<video>_<number>.jpg for a frame; an existing file
+        with a default name is kept unless `overwrite`. With overwrite=False, an explicitly named
+        file is kept, too.
         """
         drawn = self.plot(*given, **options)
         return self._write(as_image(drawn), filename, overwrite=overwrite)
 
     def show(self, *given: Any, **options: Any) -> None:
-        """Open plot(), with its arguments, in the viewer of the desktop."""
+        """Open plot(), called with these arguments, in the desktop's viewer."""
         self.plot(*given, **options, show=True)
 
     def _write(
@@ -445,7 +445,7 @@ class Results:
     ) -> list[Path]:
         """Write each box as save_dir/label/im.jpg, im-2.jpg, …; return the paths.
 
-        Files that exist are kept and counted on, unless `overwrite`.
+        Existing files are kept, and numbering continues after them, unless `overwrite`.
         """
         if overwrite:
             return self.write_crops(save_dir, file_name, overwrite=True)
@@ -456,7 +456,7 @@ class Results:
     def write_crops(
         self, save_dir: str | Path, file_name: str | Path, *, overwrite: bool
     ) -> list[Path]:
-        """Write save_crop() under names that do not depend on what exists, as a run does."""
+        """Do what save_crop() does, with names that do not depend on existing files."""
         picture = self._read()
         found = with_margin(at_pixels(self._boxes_of("save_crop()"), picture.size))
         found = replace(found, path=str(file_name), frame=None)
@@ -485,7 +485,7 @@ def _refuse(where: str, *others: Any) -> None:
 
 
 def in_order(names: Any) -> tuple[str, ...]:
-    """Return the names of the classes from 0 to the last one; one without a name is its number."""
+    """Return the names of all classes in order; a class without a name gets its number."""
     if isinstance(names, Mapping):
         if not all(is_whole(each, least=0) for each in names):
             raise InputError(f"names: expected the numbers of classes as keys, got {brief(names)}")
@@ -496,5 +496,5 @@ def in_order(names: Any) -> tuple[str, ...]:
 
 
 def _speed_of(result: Result | Classification) -> dict[str, float | None]:
-    """Return milliseconds of the three stages."""
+    """Return the milliseconds of the three stages."""
     return {name: result.timing.get(stage) for stage, name in _SPEED.items()}

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("engine")
 
-_MAX_STEM = 100  # bytes: a number follows, and save_crop() cuts what is still too long
+_MAX_STEM = 100  # bytes, leaving room for a number; save_crop() shortens names further
 
 
 class _Video:
-    """What is written for one video: its annotated copy, and names for its frames."""
+    """The outputs of one video: its annotated copy, and names for its frames."""
 
     def __init__(self, stem: str) -> None:
         self.stem = stem
@@ -52,7 +52,7 @@ class RunFolder:
         exist_ok: bool = False,
         drawing: Mapping[str, Any] | None = None,
     ) -> None:
-        """Create the folder, or one with a number if it exists: nothing is replaced.
+        """Create the folder, or a numbered one if it exists, so that nothing is replaced.
 
         With `exist_ok` an existing folder is used, and files of the same names are replaced.
         `drawing` are options of plot().
@@ -61,18 +61,18 @@ class RunFolder:
         self._is_new = not (exist_ok and path.exists())
         make_folder(self.path)
         self._exist_ok = exist_ok
-        self._names: set[str] = set()  # that this run has used
+        self._names: set[str] = set()  # names used in this run
         self._save, self._save_txt, self._save_conf = save, save_txt, save_conf
         self._save_crop, self._drawing = save_crop, dict(drawing or {})
         self._videos: dict[str, _Video] = {}
-        self._stems: set[str] = set()  # of videos
+        self._stems: set[str] = set()  # stems of videos
         if not self._is_new:
             self._refuse_links()
         if save_txt:
-            make_folder(self._labels("").parent)  # programs list it, also if nothing is found
+            make_folder(self._labels("").parent)  # programs list it even if nothing is found
 
     def _refuse_links(self) -> None:
-        """Raise if files would be replaced in folders that are elsewhere."""
+        """Raise if links lead to folders elsewhere, where files would be replaced."""
         labels, crops = self.path / "labels", self.path / "crops"
         folders = [labels] if self._save_txt else []
         if self._save_crop:
@@ -93,10 +93,10 @@ class RunFolder:
                 self._refuse_input(media.name)
 
     def _refuse_input(self, name: str) -> None:
-        """Raise if the run may replace a picture or video that is read, or its labels."""
+        """Raise if the run may replace an input picture or video, or its labels."""
         if self._is_new or is_url(name):
             return
-        files = [Path(each) for each in {name, real(name)}]  # a link and what it names
+        files = [Path(each) for each in {name, real(name)}]  # a link and its target
         folders = {real(each.parent) for each in files}
         if real(self.path) in folders:
             raise InputError(
@@ -119,7 +119,7 @@ class RunFolder:
             )
 
     def write(self, result: Results, item: Item) -> None:
-        """Write what was asked for of one picture or frame."""
+        """Write the requested outputs of one picture or frame."""
         self._refuse_input(result.result.path or item.source_name)
         if result.boxes is None and self._save_crop:
             raise InputError("save_crop: expected a detector, got a classifier, which has no boxes")
@@ -147,7 +147,7 @@ class RunFolder:
             _log.warning(what, shown(result.path or path))
 
     def _write_labels(self, path: Path, result: Results) -> None:
-        """Write labels. If nothing was found, a file that exists already stays."""
+        """Write labels. If nothing was found, an existing file stays."""
         is_old = path.exists()  # only with exist_ok
         if is_old and result.boxes is not None and not len(result.boxes):
             what = "%s: nothing was found in the picture now, so its earlier labels are kept"
@@ -163,7 +163,7 @@ class RunFolder:
         return self.path / "labels" / f"{name}.txt"
 
     def _new_name(self, stem: str) -> str:
-        """Return a name for all files of a picture: x, or x_2, … if another one has that name."""
+        """Return a name for all files of a picture: x, or x_2, … if x is taken."""
         made, number = stem, 1
         while made in self._names or self._is_taken(self._picture(made), self._labels(made)):
             number += 1
@@ -183,12 +183,12 @@ class RunFolder:
                 video.writer.finish()
 
     def _video_of(self, item: Item) -> _Video | None:
-        """Return the video of a frame; complete those before it, unless they are live."""
+        """Return the video of a frame; complete earlier ones, unless they are live."""
         frame = item.frame
         name = None if frame is None else frame.video
         for other, before in list(self._videos.items()):
             if frame is not None and other == name:
-                ends = frame.number <= before.last  # the same video once more
+                ends = frame.number <= before.last  # the same video again
             else:
                 ends = not is_endless(other)
             if ends and (done := self._videos.pop(other)).writer is not None:
@@ -223,19 +223,19 @@ class RunFolder:
         try:
             video.writer.add(drawn, item.frame)
         except EngineError:
-            video.writer = None  # which has removed its file
+            video.writer = None  # it has removed its file
             raise
 
 
 def _without_link(path: Path) -> Path:
-    """Remove a link of this name: what it names may be a picture that is read."""
+    """Remove a link with this name, because its target may be an input."""
     if path.is_symlink():
         path.unlink()
     return path
 
 
 def _name_of(source: object) -> str | None:
-    """Return the name of a source, also that of the file of a Pillow image or an open file."""
+    """Return the name of a source, including the file name of a Pillow image or an open file."""
     own = getattr(source, "name", None) if hasattr(source, "read") else source
     return name_of(getattr(source, "filename", own))
 
@@ -245,7 +245,7 @@ def _stem_of(name: str) -> str:
 
 
 def _claimed(path: Path) -> Path:
-    """Make a folder that no other call has, with a number if the path exists."""
+    """Create a folder that no other call uses, numbered if the path exists."""
     make_folder(path.parent)
     made, number = path, 1
     while True:
@@ -256,5 +256,5 @@ def _claimed(path: Path) -> Path:
             number += 1
             made = path.with_name(f"{path.name}{number}")
         except (OSError, ValueError):
-            make_folder(made)  # raises the error that says why
+            make_folder(made)  # raises the actual error
             return made

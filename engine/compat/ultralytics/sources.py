@@ -1,4 +1,4 @@
-"""What a program passes to predict(): pictures in BGR order, names, lists, videos and cameras."""
+"""The sources of predict(): pictures in BGR order, names, lists, videos and cameras."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("engine")
 
 Sources: TypeAlias = "Source | int | Iterable[Source | int]"
 
-_ONE = (str, Path, bytes, bytearray, memoryview, int, np.ndarray)  # sources that are no lists
+_ONE = (str, Path, bytes, bytearray, memoryview, int, np.ndarray)  # single sources
 
 
 def is_single(source: Any) -> bool:
@@ -32,13 +32,13 @@ def is_single(source: Any) -> bool:
     if source is None:
         raise InputError("source: expected a picture, got None. Could imread() not read it?")
     is_one = isinstance(source, _ONE) or hasattr(source, "size") or hasattr(source, "read")
-    if not (is_one or hasattr(source, "__getitem__")):  # enough for Python to iterate
+    if not (is_one or hasattr(source, "__getitem__")):  # which suffices for iteration
         check_kind("source", source, Iterable, "a picture, a name or several of them")
     return is_one
 
 
 class Pictures:
-    """The pictures that sources stand for, with arrays turned into RGB; stop() ends cameras.
+    """The pictures of sources, with arrays converted to RGB; stop() ends cameras.
 
     A detector reads ahead; items_again() yields the items of what it has read, without the pixels.
     """
@@ -69,7 +69,7 @@ class Pictures:
 
 
 def _in_rgb(source: Any) -> Any:
-    """Turn an array in BGR or BGRA order, ultralytics' order, into RGB or RGBA."""
+    """Convert an array in BGR or BGRA order, as in ultralytics, to RGB or RGBA."""
     if isinstance(source, np.ndarray) and source.ndim == 3 and source.shape[2] in (3, 4):
         return source[:, :, [2, 1, 0, 3][: source.shape[2]]]
     return source

@@ -1,4 +1,4 @@
-"""Tensor: the arrays of a result, with methods that only a tensor has."""
+"""Tensor: the arrays of a result, with the methods of a torch tensor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.vision.box_array import Values
 
 
 def _reduction(name: str) -> Any:
-    """Return a method of NumPy's arrays that takes torch's names of arguments, too."""
+    """Return a NumPy array method that also accepts torch's argument names."""
 
     def reduce(values: Tensor, *options: Any, **named: Any) -> Any:
         return values._made(getattr(np.asarray(values), name)(*options, **_for_numpy(named)))
@@ -25,10 +25,10 @@ def _reduction(name: str) -> Any:
 
 
 def _spread(name: str) -> Any:
-    """Return std() or var(), of all values as in NumPy unless torch's `unbiased` is given."""
+    """Return std() or var() as in NumPy, unless torch's `unbiased` is given."""
 
     def spread(values: Tensor, *options: Any, unbiased: bool | None = None, **named: Any) -> Any:
-        if options and isinstance(options[-1], bool):  # the last one by position in torch
+        if options and isinstance(options[-1], bool):  # torch's last positional argument
             options, unbiased = options[:-1], options[-1]
         if unbiased is not None:
             named["ddof"] = int(unbiased)
@@ -38,9 +38,9 @@ def _spread(name: str) -> Any:
 
 
 def _in_place(compute: Callable[..., Any]) -> Any:
-    """Return a method that writes what `compute` makes of the values in their place.
+    """Return a method that applies `compute` in place.
 
-    As in torch, the type and the shape stay: floats do not become integers.
+    As in torch, dtype and shape are kept: floats do not become integers.
     """
 
     def change(values: Tensor, *options: Any, **named: Any) -> Tensor:
@@ -79,13 +79,13 @@ class Size(int):
 class Tensor(Values):
     """Values that stay Tensors when they are indexed, iterated over or computed with.
 
-    A single value is a number with the methods of a tensor. NumPy and pandas call methods of arrays
-    too, so that these are torch's only with arguments that NumPy's do not have.
+    A single value is a scalar with the methods of a tensor. Because NumPy and pandas call array
+    methods, too, these behave like torch's only with arguments that NumPy's do not have.
     """
 
     @property
     def device(self) -> Any:
-        """Return the CPU, where results are, with the attributes of torch's object."""
+        """Return the CPU, where results reside, with the attributes of torch.device."""
         return DeviceName("cpu")
 
     @property
@@ -110,7 +110,7 @@ class Tensor(Values):
         return self._as(np.bool_)
 
     def type(self, dtype: Any) -> Any:
-        """Return the values as another type of NumPy's or torch's."""
+        """Return the values as another NumPy or torch dtype."""
         return self.to(dtype)
 
     # ------------------------------------------------------------ shapes
@@ -125,7 +125,7 @@ class Tensor(Values):
         return self.numel()
 
     def squeeze(self, *dims: Any, dim: Any = None, **named: Any) -> Any:
-        """Remove the axes of length 1; of those that are named leave others as they are."""
+        """Remove axes of length 1, all or only the given ones; leave longer axes alone."""
         plain = np.asarray(self)
         wanted = [each for each in (*dims, dim) if each is not None]
         if wanted:
@@ -147,13 +147,13 @@ class Tensor(Values):
     def max(
         self, *options: Any, dim: Any = None, keepdim: builtins.bool = False, **named: Any
     ) -> Any:
-        """Return the largest value as NumPy does, or along `dim` values and indices, as torch."""
+        """Return the largest value as NumPy does; with `dim`, values and indices as torch does."""
         return self._extreme("max", dim, keepdim, *options, **named)
 
     def min(
         self, *options: Any, dim: Any = None, keepdim: builtins.bool = False, **named: Any
     ) -> Any:
-        """Return the smallest value as NumPy does, or along `dim` values and indices, as torch."""
+        """Return the smallest value as NumPy does; with `dim`, values and indices as torch does."""
         return self._extreme("min", dim, keepdim, *options, **named)
 
     def _extreme(
@@ -183,7 +183,7 @@ class Tensor(Values):
     )
 
     def nonzero(self, *, as_tuple: builtins.bool | None = None) -> Any:
-        """Return an array of indices for each axis; with as_tuple=False a row for each value."""
+        """Return an array of indices per axis or, with as_tuple=False, a row for each value."""
         plain = np.asarray(self)
         if as_tuple is False:
             return self._made(np.argwhere(plain))
@@ -206,7 +206,7 @@ class Tensor(Values):
     clamp_: Any = _in_place(lambda array, min=None, max=None: array.clip(min, max))
     round_: Any = _in_place(lambda array, *, decimals=0: array.round(decimals))
     zero_: Any = _in_place(np.zeros_like)
-    # These two convert what they are given to the type of the values, as in torch.
+    # As in torch, these two convert their argument to the dtype of the values.
     copy_: Any = _in_place(lambda array, other: np.asarray(other).astype(array.dtype))
     fill_: Any = copy_
 
@@ -217,10 +217,10 @@ class Tensor(Values):
         descending: builtins.bool | None = None,
         **named: Any,
     ) -> Any:
-        """Return values and indices, as torch; with NumPy's `axis` or `kind` sort in place.
+        """Return values and indices as torch does; with NumPy's `axis` or `kind`, sort in place.
 
-        NumPy's functions sort copies that they own, without arguments, too. A column of a result
-        is not sorted in place: its values would no longer be those of their boxes.
+        Copies that own their memory are sorted in place even without arguments, for NumPy's
+        functions. A column of a result is not: its values would no longer match their boxes.
         """
         options, descending = _direction(options, descending)
         if dim is not None:
@@ -250,7 +250,7 @@ class Tensor(Values):
 
     def _made(self, array: Any) -> Any:
         plain = np.asarray(array)
-        # NumPy's truth values have no subclasses.
+        # NumPy's bool cannot be subclassed.
         return plain.view(Tensor) if plain.ndim or plain.dtype == bool else number(plain[()])
 
     def __getitem__(self, which: Any) -> Any:
@@ -262,19 +262,19 @@ class Tensor(Values):
     def __array_wrap__(
         self, array: Array, context: Any = None, return_scalar: builtins.bool | None = None
     ) -> Any:
-        """Return what an operation computes; NumPy 1 refuses a number where it has no context."""
+        """Return the result of an operation; NumPy 1 refuses a scalar if it passes no context."""
         if context is None and return_scalar is None:
             return np.asarray(array).view(Tensor)
         return self._made(array)
 
 
 def tensor(array: Array) -> Tensor:
-    """Return an array as a Tensor of the same memory."""
+    """Return an array as a Tensor that shares its memory."""
     return np.asarray(array).view(Tensor)
 
 
 def refuse_type(what: str, targets: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """Raise if to() of what is float32 is given another type; a device changes nothing."""
+    """Raise if to() of float32 data is given another dtype; a device changes nothing."""
     kind = tensor(np.empty(0, np.float32)).to(*targets, **named).dtype
     if kind != np.float32:
         hint = f"Convert {what}.data or another array"
@@ -282,7 +282,7 @@ def refuse_type(what: str, targets: tuple[Any, ...], named: dict[str, Any]) -> N
 
 
 def _for_numpy(named: dict[str, Any]) -> dict[str, Any]:
-    """Return torch's names of arguments as NumPy's."""
+    """Convert torch's argument names to NumPy's."""
     names = {"dim": "axis", "keepdim": "keepdims", "correction": "ddof"}
     return {names.get(name, name): value for name, value in named.items()}
 
@@ -290,7 +290,7 @@ def _for_numpy(named: dict[str, Any]) -> dict[str, Any]:
 def _direction(
     options: tuple[Any, ...], descending: bool | None
 ) -> tuple[tuple[Any, ...], bool | None]:
-    """Return the options without torch's second one, which is `descending`."""
+    """Split torch's second argument, `descending`, from the options."""
     if len(options) > 1 and isinstance(options[1], bool):
         return options[:1], options[1]
     return options, descending

@@ -1,1 +1,1 @@
-"""The modules of ultralytics.utils that scripts draw with."""
+"""The modules of ultralytics.utils that scripts use for drawing."""

@@ -24,8 +24,8 @@ from engine.vision.draw import text_mask
 
 Area: TypeAlias = "tuple[int, int, int, int]"  # left, top, right, bottom
 
-_LINE_SHARE = 0.003  # of the mean side
-_TEXT_SIZE = 7  # in lines
+_LINE_SHARE = 0.003  # line width relative to the mean side
+_TEXT_SIZE = 7  # in line widths
 _MIN_TEXT_SIZE = 11
 _GREY: Colour = (128, 128, 128)
 
@@ -44,8 +44,8 @@ colors = Colors()
 class Annotator:
     """Draws on a picture in place: an array of bytes in BGR order, or a Pillow image.
 
-    A read-only array, one with other than three channels, and with `pil` any array are copied
-    first; result() is what was drawn on. Colours have the order of the picture.
+    A read-only array, an array without three channels and, with `pil`, any array is copied first;
+    result() returns what was drawn on. Colours have the channel order of the picture.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Annotator:
         pil: bool = False,
         example: Any = "abc",
     ) -> None:
-        """`font` and `example` change nothing: a font is chosen for each text."""
+        """Create the annotator; ignore `font` and `example`, as each text gets its own font."""
         if isinstance(im, Image.Image):
             self.im: Any = im if im.mode in ("RGB", "RGBA") else im.convert("RGB")
         else:
@@ -124,7 +124,7 @@ class Annotator:
             top += mask.height
 
     def result(self, pil: bool = False) -> Any:
-        """Return the array that was drawn on; with `pil` a Pillow image of it in RGB order."""
+        """Return the array that was drawn on or, with `pil`, a Pillow image of it in RGB order."""
         drawn = np.asarray(self.im)
         return Image.fromarray(np.ascontiguousarray(drawn[:, :, ::-1])) if pil else drawn
 

@@ -1,4 +1,4 @@
-"""Ask web servers what is at addresses whose names do not tell: a picture, a video or a camera."""
+"""Ask web servers whether URLs without a known extension are pictures, videos or cameras."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from engine.sources import remote_picture
 from engine.sources.media import Media, MediaKind, has_unknown_kind, media_of
 from engine.sources.remote_picture import RemotePicture
 
-_SECONDS = 5.0  # for each address
-_MOST = 16  # addresses; more of them are a list of pictures, each of which is fetched once
+_SECONDS = 5.0  # timeout for each URL
+_MOST = 16  # URLs; more of them are taken for pictures, each fetched once
 
 
 class AddressKinds:
-    """Replaces the kind of media by that of the Content-Type, for the named addresses.
+    """Replaces the kind of media at named URLs by that of the Content-Type.
 
-    Only addresses that a person has named are asked, and all at once. Those in lists stay pictures:
-    no server may turn a list into a stream without end. What does not answer stays a picture, too;
-    its download tells what is wrong.
+    Only URLs named by the user are requested, all concurrently. Those in lists stay pictures: no
+    server may turn a list into an endless stream. A URL that does not respond also stays a picture;
+    its download will report the error.
     """
 
     def __init__(self, names: Iterable[str], stopped: Event | None = None) -> None:
@@ -37,7 +37,7 @@ class AddressKinds:
                 self._kinds.update(
                     (each, kind.result()) for each, kind in zip(asked, kinds, strict=True)
                 )
-            except BaseException:  # an interrupt ends the questions
+            except BaseException:  # an interrupt ends the requests
                 self._stopped.set()
                 raise
 

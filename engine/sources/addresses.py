@@ -1,4 +1,4 @@
-"""Addresses as programs write them: a host name in any script, a user and a password."""
+"""URLs with a host name in any script, a user and a password."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
-_NOT_THE_SAME = "ßς\u200c\u200d"  # IDNA 2003, which Python has, names another host than browsers
+_NOT_THE_SAME = "ßς\u200c\u200d"  # Python's IDNA 2003 maps them to other hosts than browsers
 _HINT = "In a password write / as %2F, ? as %3F, # as %23, @ as %40, [ as %5B and ] as %5D"
 
 
 def problem_of(url: str) -> str:
-    """Return why an address cannot be used, or ""; the text has no part of the address."""
+    """Return why a URL cannot be used, or ""; the text contains no part of the URL."""
     try:
         with_ascii_host(url)
     except ValueError as error:
@@ -21,7 +21,7 @@ def problem_of(url: str) -> str:
 
 
 def with_ascii_host(url: str) -> str:
-    """Return an address with its host name encoded by IDNA, as FFmpeg and servers need it."""
+    """Return a URL with its host name encoded by IDNA, as FFmpeg and servers need it."""
     parts = _split(url)
     login, at, host = parts.netloc.rpartition("@")
     if host.isascii():
@@ -32,7 +32,7 @@ def with_ascii_host(url: str) -> str:
 
 
 def ascii_host(name: str) -> str:
-    """Encode a host name by IDNA; a ValueError says why it cannot be."""
+    """Encode a host name by IDNA; a ValueError says why that is impossible."""
     if set(name) & set(_NOT_THE_SAME):
         raise ValueError("the host name differs between standards: write its xn-- form")
     try:
@@ -44,7 +44,7 @@ def ascii_host(name: str) -> str:
 
 
 def request_of(url: str) -> tuple[str, dict[str, str]]:
-    """Return an address in ASCII and without a login, and the header that logs in."""
+    """Return a URL in ASCII without its login, and the header with the login."""
     parts = _split(with_ascii_host(url))
     login, at, host = parts.netloc.rpartition("@")
     bare = _NOT_ASCII.sub(_quoted, parts._replace(netloc=host).geturl())
@@ -60,7 +60,7 @@ def _quoted(found: re.Match[str]) -> str:
 
 
 def _split(url: str) -> SplitResult:
-    """Split an address; errors of urllib show what they are about, which may be a password."""
+    """Split a URL; replace urllib's errors, which may quote a password."""
     try:
         parts = urlsplit(url)
     except ValueError:

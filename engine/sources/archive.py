@@ -1,4 +1,4 @@
-"""Pictures in .tar files, such as those of WebDataset, read where they are."""
+"""Pictures in .tar files, such as WebDataset's, read without unpacking."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from engine.vision import picture_limits
 from engine.vision.extensions import VIDEO_EXTENSIONS, is_picture
 
 SUFFIX = ".tar"
-ERRORS = (tarfile.TarError, OSError)  # of a damaged archive
-_BYTES_TO_TELL = 1024  # the format of a file
-_PICTURES_AT_ONCE = 64  # of an Extent, which a worker reads as a whole
+ERRORS = (tarfile.TarError, OSError)  # raised for a damaged archive
+_BYTES_TO_TELL = 1024  # enough to recognise the format of a file
+_PICTURES_AT_ONCE = 64  # per Extent, which one worker reads
 
 
 class NamedBytes(BytesIO):
@@ -29,7 +29,7 @@ class NamedBytes(BytesIO):
 
 
 class Extent(NamedTuple):
-    """Some pictures of an archive, one after another; the first one's header is at `offset`."""
+    """Consecutive pictures of an archive; the header of the first is at `offset`."""
 
     offset: int
     pictures: int
@@ -49,7 +49,7 @@ def is_archive(name: str) -> bool:
 def extents(name: str, file: IO[bytes]) -> Iterator[Extent]:
     """Yield the pictures of an archive called `name` in parts; only headers are read.
 
-    A damaged archive raises one of ERRORS after what is intact.
+    A damaged archive raises one of ERRORS after its intact part.
     """
     offset = count = 0
     damage: Exception | None = None
@@ -117,7 +117,7 @@ def _pictures(file: IO[bytes], left_out: LeftOut) -> Iterator[tarfile.TarInfo]:
 
 def _members(archive: Any, left_out: LeftOut) -> Iterator[tarfile.TarInfo]:
     for info in archive:
-        archive.members.clear()  # would grow with the archive
+        archive.members.clear()  # otherwise it grows with the archive
         name = PurePosixPath(info.name).name
         if info.issym() or info.islnk():
             left_out.links += is_picture(name)
@@ -131,7 +131,7 @@ def _members(archive: Any, left_out: LeftOut) -> Iterator[tarfile.TarInfo]:
 
 
 def _check_end(archive: Any, left_out: LeftOut) -> None:
-    """Raise if what follows the last member is damaged, which ends an archive for `tarfile`."""
+    """Raise if damage follows the last member, which `tarfile` takes for the end of the archive."""
     archive.fileobj.seek(archive.offset)
     header = archive.fileobj.read(tarfile.BLOCKSIZE)
     left_out.has_end = bool(header)

@@ -1,8 +1,7 @@
-"""Decode videos by the engine of a card (NVDEC), through FFmpeg, into the card's memory.
+"""Decode videos with a GPU's decoder (NVDEC), through FFmpeg, into the GPU's memory.
 
-FFmpeg reads the file and keeps the order, the times and the number of the frames as on the CPU, and
-runs without Python's lock. What the engine cannot decode, or not to the last bit as the CPU does,
-is left to the CPU.
+FFmpeg reads the file, keeps the order, times and number of the frames as on the CPU, and runs
+without the GIL. What NVDEC cannot decode bit-identically to the CPU is left to the CPU.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ _FULL_RANGE = 2  # AVCOL_RANGE_JPEG
 
 
 class _NotForCardError(Exception):
-    """A video, or the rest of one, is for the CPU."""
+    """A video, or the rest of one, must be decoded on the CPU."""
 
 
 CARD_ERRORS = (_NotForCardError, DeviceError)
 
 
 class CardDecoder:
-    """Opens videos on a card; says once why it gives one up. For any thread."""
+    """Opens videos on a GPU; logs each reason for falling back to the CPU once. Thread-safe."""
 
     def __init__(self, device: VideoDevice) -> None:
         self._device = device
-        self._refused: set[str] = set()  # names
-        self._told: set[str] = set()  # reasons
+        self._refused: set[str] = set()  # names of videos
+        self._told: set[str] = set()  # logged reasons
 
     def takes(self, name: str) -> bool:
         return name not in self._refused
@@ -60,7 +59,7 @@ class CardDecoder:
 
 
 class CardVideo:
-    """One video that is open on a card."""
+    """One video that is open on a GPU."""
 
     def __init__(self, device: VideoDevice) -> None:
         self._device = device
@@ -68,22 +67,22 @@ class CardVideo:
 
     @contextmanager
     def opened(self, open_video: Callable[..., InputContainer]) -> Iterator[InputContainer]:
-        """Yield the container, whose frames stay on the card."""
+        """Yield the container, whose frames stay on the GPU."""
         hardware = _hardware(self._device.number)
-        with self._device.held():  # FFmpeg frees its memory there when it is closed
-            with self._device.entered():  # whose context FFmpeg makes its own
+        with self._device.held():  # FFmpeg frees its GPU memory on closing
+            with self._device.entered():  # FFmpeg adopts the current context
                 container = open_video(hwaccel=hardware)
             with container:
                 yield container
 
     def check(self, stream: VideoStream) -> None:
-        """Raise if the codec is not for the card."""
+        """Raise if the GPU does not decode this codec."""
         codec = stream.codec_context.name
         if codec not in _EXACT or not stream.codec_context.is_hwaccel:
             raise _NotForCardError(f"{codec} is not decoded there")
 
     def check_frame(self, frame: VideoFrame) -> None:
-        """Raise if a frame was decoded by FFmpeg itself, or has other values than bytes."""
+        """Raise if a frame was decoded by FFmpeg in software, or its values are not bytes."""
         if frame.format.name != "cuda":
             raise _NotForCardError("the card's engine does not support the video")
         kind = frame.sw_format
@@ -92,9 +91,9 @@ class CardVideo:
             raise _NotForCardError(f"expected frames of 8 bits in 4:2:0, got {found}")
 
     def picture(self, frame: VideoFrame, path: str) -> FramePicture | None:
-        """Return a frame as a picture on the card, or None for one that the CPU must convert."""
+        """Return a frame as a picture on the GPU, or None for one that the CPU must convert."""
         size = frame.width, frame.height
-        if frame.height % 2 or frame.interlaced_frame:  # which swscale converts in other ways
+        if frame.height % 2 or frame.interlaced_frame:  # swscale converts these differently
             return None
         luma, chroma = frame.planes[:2]
         layout = luma.buffer_ptr, luma.line_size, chroma.buffer_ptr, chroma.line_size
@@ -110,18 +109,18 @@ class CardVideo:
 
 
 def quarter_turns(frame: VideoFrame) -> int:
-    """Return how often a frame is turned counter-clockwise to be upright."""
+    """Return how many quarter turns counter-clockwise make a frame upright."""
     return round(frame.rotation / 90) % 4
 
 
 def _hardware(number: int) -> Any:
-    """Return PyAV's argument for a card whose context is current, or raise what is missing."""
+    """Return PyAV's argument for the GPU whose context is current, or raise an error."""
     import av
     from av.codec import hwaccel
 
     cure = f"Run: {extras.command('gpu-decode')}"
     try:
-        # The primary context has flags of its own, which FFmpeg would refuse.
+        # The primary context has its own flags, which FFmpeg would refuse.
         found = hwaccel.HWAccel(
             "cuda",
             device=str(number),

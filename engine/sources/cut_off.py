@@ -1,4 +1,4 @@
-"""Whether a video file lacks its end or parts before it, by the structure of its container."""
+"""Detect video files that are truncated or damaged, by the structure of their containers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from engine.arrays import Array
 
-_BOXES = frozenset({b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide"})  # first ones
-_MEDIA_BOXES = frozenset({b"moov", b"moof", b"mdat"})  # anything may follow the last of them
-_SPARE_BYTES = 64  # by which AVI writers miscount
+_BOXES = frozenset({b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide"})  # at the start
+_MEDIA_BOXES = frozenset({b"moov", b"moof", b"mdat"})  # trailers may follow the last of them
+_SPARE_BYTES = 64  # tolerated, as AVI writers miscount
 _EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
 _CLUSTER = b"\x1f\x43\xb6\x75"
 _TRACKS, _TRACK, _TRACK_NUMBER = b"\x16\x54\xae\x6b", b"\xae", b"\xd7"
@@ -23,12 +23,12 @@ _ELEMENTS = _FRAMES | {  # first those of a segment, then those of a cluster
     *(b"\x19\x41\xa4\x69", b"\x10\x43\xa7\x70", b"\x12\x54\xc3\x67", b"\xec", b"\xbf"),
     *(b"\xe7", b"\x58\x54", b"\xa7", b"\xab", b"\xaf"),
 }
-_SEARCHED = 1 << 20  # bytes at once
+_SEARCHED = 1 << 20  # bytes searched at a time
 _PACKETS = ((188, 0), (192, 4))  # lengths of a packet of MPEG-TS, and where its sync byte is
 _SYNC = b"\x47"
-_START = b"\0\0\1"  # begins what packets hold of frames, unlike tables
-_FILLER = 0x1FFF  # the stream of packets that hold nothing
-_FLV_TAG = 11  # bytes before the content of a tag
+_START = b"\0\0\1"  # start code of frame data in packets; tables have none
+_FILLER = 0x1FFF  # the stream of null packets
+_FLV_TAG = 11  # header bytes of a tag
 _PACKETS_AT_ONCE = 1 << 15
 _LISTS = frozenset({b"RIFF", b"LIST"})
 _UNKNOWN_RIFF = (0, 0xFFFFFFFF)
@@ -37,8 +37,8 @@ _UNKNOWN_RIFF = (0, 0xFFFFFFFF)
 def is_cut_off(path: str) -> bool:
     """Return whether MP4, AVI, Matroska or FLV is truncated, or MPEG-TS ends inside a packet.
 
-    Durations alone do not tell: those of whole files include longer sound and the time for which
-    the last frame is shown.
+    Durations are not sufficient: those of complete files include longer sound and the display time
+    of the last frame.
     """
     if not Path(path).is_file():  # a pipe cannot be read twice
         return False
@@ -57,9 +57,9 @@ def is_cut_off(path: str) -> bool:
 
 
 def has_gap(path: str) -> bool:
-    """Return whether AVI, Matroska or MPEG-TS is damaged somewhere before its end.
+    """Return whether AVI, Matroska or MPEG-TS is damaged before its end.
 
-    Its demuxer leaves out what it cannot read. Damage within frames is an error of the decoder.
+    The demuxer silently skips what it cannot read. The decoder reports damage inside frames.
     """
     if not Path(path).is_file():
         return False
@@ -74,7 +74,7 @@ def has_gap(path: str) -> bool:
 
 
 def _end_of_boxes(file: BinaryIO, size: int) -> int:
-    """Return where the last box of the video ends, at least."""
+    """Return the least position at which the last box of the video ends."""
     at = end = 0
     kind = b""
     while at + 8 <= size:
@@ -83,7 +83,7 @@ def _end_of_boxes(file: BinaryIO, size: int) -> int:
         length, kind = int.from_bytes(head[:4], "big"), head[4:8]
         if length == 1:
             length = int.from_bytes(head[8:], "big")
-        if length < 8:  # 0 means up to the end
+        if length < 8:  # 0 means up to the end of the file
             return size
         at += length
         if kind in _MEDIA_BOXES:
@@ -92,7 +92,7 @@ def _end_of_boxes(file: BinaryIO, size: int) -> int:
 
 
 def _end_of_riffs(file: BinaryIO, size: int) -> int:
-    """Return where the last part ends: AVI of more than a gigabyte has several."""
+    """Return where the last RIFF ends: AVI files of more than a gigabyte have several."""
     at = 0
     while at + 8 <= size:
         file.seek(at)
@@ -107,7 +107,7 @@ def _end_of_riffs(file: BinaryIO, size: int) -> int:
 def _has_gap_of_chunks(file: BinaryIO, size: int) -> bool:
     """Return whether bytes that are no chunk lie before the end of the last RIFF.
 
-    What follows that is a trailer.
+    Anything after that is a trailer.
     """
     at = end = 0
     while at + 8 <= size:
@@ -144,7 +144,7 @@ def _end_of_clusters(file: BinaryIO, size: int) -> int:
         if length is None:
             if kind != _CLUSTER:
                 break
-            continue  # its blocks follow
+            continue  # to its blocks
         at = file.tell() + length
         if kind in _FRAMES:
             end = at
@@ -172,7 +172,7 @@ def _has_gap_of_elements(file: BinaryIO) -> bool:
             kind == _SIMPLE_BLOCK and tracks and _ebml_length(file) not in tracks
         ):
             file.seek(at)
-            return kind != _EBML and _holds(file, _CLUSTER)  # or another file that was added
+            return kind != _EBML and _holds(file, _CLUSTER)  # _EBML begins an appended file
         if kind not in (_CLUSTER, _TRACKS):  # which are read, too
             file.seek(begin + (length or 0))
     return False
@@ -204,7 +204,7 @@ def _holds(file: BinaryIO, wanted: bytes) -> bool:
 
 
 def _ebml_length(file: BinaryIO) -> int | None:
-    """Read a number whose leading zero bits tell its bytes; all ones mean that it is unknown."""
+    """Read a number whose leading zero bits give its length in bytes; all ones mean unknown."""
     first = int.from_bytes(file.read(1), "big")
     more = 8 - first.bit_length()
     bits = 7 * (more + 1)
@@ -214,7 +214,7 @@ def _ebml_length(file: BinaryIO) -> int | None:
 
 def _end_of_tags(file: BinaryIO, size: int) -> int:
     file.seek(5)
-    at = int.from_bytes(file.read(4), "big") + 4  # the length of the tag before follows each tag
+    at = int.from_bytes(file.read(4), "big") + 4  # each tag is followed by its length
     while at + _FLV_TAG <= size:
         file.seek(at + 1)
         end = at + _FLV_TAG + int.from_bytes(file.read(3), "big")
@@ -225,7 +225,7 @@ def _end_of_tags(file: BinaryIO, size: int) -> int:
 
 
 def _ends_in_packet(file: BinaryIO, size: int, length: int, place: int) -> bool:
-    """Return whether the file ends in a packet: other bytes after the last one are a trailer."""
+    """Return whether the file ends inside a packet; other bytes after the last are a trailer."""
     count, rest = divmod(size, length)
     if count < 3 or rest <= place:
         return False
@@ -239,7 +239,7 @@ def _ends_in_packet(file: BinaryIO, size: int, length: int, place: int) -> bool:
 def _has_gap_of_packets(file: BinaryIO, length: int, place: int) -> bool:
     """Return whether other bytes lie between packets, or packets of a stream are missing."""
     file.seek(0)
-    lost = b""  # what has followed the last packet so far
+    lost = b""  # bytes since the last packet
     streams = _Streams()
     is_first = True
     while content := file.read(length * _PACKETS_AT_ONCE):
@@ -262,7 +262,7 @@ def _has_gap_of_packets(file: BinaryIO, length: int, place: int) -> bool:
 
 
 def _holds_packets(content: bytes, length: int) -> bool:
-    """Return whether three packets follow each other anywhere."""
+    """Return whether there are three consecutive packets anywhere."""
     are_sync = np.frombuffer(content, np.uint8) == _SYNC[0]
     ends = len(are_sync) - 2 * length
     if ends <= 0:
@@ -272,23 +272,23 @@ def _holds_packets(content: bytes, length: int) -> bool:
 
 
 class _Streams:
-    """What the packets of a transport stream tell of each of its streams so far."""
+    """The state of each stream of a transport stream after the packets so far."""
 
     def __init__(self) -> None:
-        self._latest: dict[int, Array] = {}  # heads of packets, from the last one with content on
-        self._has_frames: dict[int, bool] = {}  # or tables
+        self._latest: dict[int, Array] = {}  # packet headers since the last one with content
+        self._has_frames: dict[int, bool] = {}  # False for tables
 
     def lack_packets(self, packets: Array) -> bool:
-        """Return whether the next packets leave out numbers or the beginning of a frame."""
+        """Return whether the next packets skip numbers or the beginning of a frame."""
         streams = (packets[:, 1].astype(int) & 0x1F) << 8 | packets[:, 2]
         each = {stream: packets[streams == stream] for stream in np.unique(streams).tolist()}
         each.pop(_FILLER, None)
         return any(self._lacks_numbers(*of) or self._lacks_starts(*of) for of in each.items())
 
     def _lacks_numbers(self, stream: int, packets: Array) -> bool:
-        """Return whether counters leave out numbers.
+        """Return whether continuity counters skip numbers.
 
-        Where the next packet begins a frame, two recordings may have been joined.
+        Where the next packet begins a frame, two recordings may have been concatenated.
         """
         heads = packets[:, :6].astype(int)
         if stream in self._latest:
@@ -304,7 +304,7 @@ class _Streams:
         return bool(((steps > 1) & (np.diff(breaks) == 0) & ~begins[1:]).any())
 
     def _lacks_starts(self, stream: int, packets: Array) -> bool:
-        """Return whether some packets that begin a frame or table begin with a code, others not."""
+        """Return whether only some packets that begin a frame or table have a start code."""
         starts = packets[packets[:, 1] & 0x40 > 0]
         if not len(starts):
             return False

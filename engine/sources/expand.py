@@ -28,7 +28,7 @@ from engine.vision.extensions import is_picture
 
 STDIN = "-"
 
-_MAX_FOLDERS = 1000  # that are visited for a warning
+_MAX_FOLDERS = 1000  # maximum visited for a warning
 
 _log = logging.getLogger("engine")
 
@@ -103,7 +103,7 @@ def _expand_folder(name: str, *, recursive: bool, may_be_empty: bool = False) ->
 
 
 def _inside(name: str) -> str:
-    """Return how to read what is in folders: with an option, or by a name that works anywhere."""
+    """Return how to read the contents of folders: an option, or a pattern that works anywhere."""
     pattern = f"'{shown(name.rstrip('/'))}/**/*.*'"
     return f"with --recursive or stream(…, recursive=True), or by the pattern {pattern}"
 
@@ -117,7 +117,7 @@ def _problems(errors: Iterable[OSError]) -> Iterator[Media]:
 
 
 def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
-    """Warn about links, formats that cannot be read, videos and archives; count the last two."""
+    """Warn about links, unreadable formats, videos and archives; count the latter two."""
     left_out = LeftOut()
     others: Counter[MediaKind] = Counter()
     links: list[str] = []
@@ -131,7 +131,7 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
                 others[kind] += 1
         if not recursive:
             break
-    if links and recursive:  # they may lead in circles
+    if links and recursive:  # they may form cycles
         what = "%s: links to folders are left out: %d. Name them, such as %s"
         _log.warning(what, shown(folder), len(links), shown(min(links)))
     if others:
@@ -146,7 +146,7 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
 
 
 def warn_about_other_files(folder: str, found: str, pattern: str) -> None:
-    """Warn about files of a folder that hold pictures and are read only when they are named."""
+    """Warn about files in a folder that hold pictures but are read only if named explicitly."""
     _log.warning(
         "%s: only pictures of a folder are read, left out: %s. Name them, as with a pattern: %s",
         *(shown(folder), found, shown(pattern)),
@@ -154,7 +154,7 @@ def warn_about_other_files(folder: str, found: str, pattern: str) -> None:
 
 
 def warn_about_inner_folders(folder: str, hint: str) -> None:
-    """Warn about the pictures in folders of a folder, which are not read."""
+    """Warn about pictures in subfolders, which are not read."""
     visited = list(islice(walk(folder), 1, _MAX_FOLDERS + 2))
     left_out = sum(is_picture(each) for _, _, files in visited for each in files)
     if left_out:
@@ -174,9 +174,9 @@ def _pictures_in(folder: str, errors: list[OSError], *, recursive: bool) -> Iter
 
 
 def _expand_pattern(name: str, *, recursive: bool) -> Iterator[Media]:
-    """Yield the matching files; with `recursive`, or if only folders match, also what they hold.
+    """Yield the matching files; with `recursive`, or if only folders match, also their contents.
 
-    A pattern that ends with `**` has already gone into all folders.
+    A pattern that ends with `**` has already descended into all folders.
     """
     pattern = name.replace(os.sep, "/")
     matches, unreadable = patterns.matches(pattern)
@@ -205,7 +205,7 @@ def _expand_pattern(name: str, *, recursive: bool) -> Iterator[Media]:
 
 
 def _expand_inner(folders: Iterable[str], root: str, without: Container[str]) -> Iterator[Media]:
-    """Yield what is in folders that a pattern matches next to files."""
+    """Yield the contents of folders that a pattern matches in addition to files."""
     for folder in folders:
         for media in _expand_folder(folder, recursive=True, may_be_empty=True):
             if media.name not in without or media.kind is MediaKind.BROKEN:
@@ -213,7 +213,7 @@ def _expand_inner(folders: Iterable[str], root: str, without: Container[str]) ->
 
 
 def _warn_about_folders(pattern: str, folders: Iterable[str], without: Container[str]) -> None:
-    """Warn about the files in folders that a pattern matches next to files."""
+    """Warn about the files in folders that a pattern matches in addition to files."""
     paths = (os.path.join(each, file) for each in folders for file in _files_in(each))  # noqa: PTH118
     left_out = sum(_is_media(each) and each not in without for each in paths)
     if left_out:
@@ -233,12 +233,12 @@ def _is_media(name: str) -> bool:
 
 
 def _is_below(folder: str, root: str) -> bool:
-    """Whether a folder is not a link to one that holds it, which would be read once more."""
+    """Return whether a folder is no link to `root` or to one around it, which would be reread."""
     real, of_root = Path(folder).resolve(), Path(root).resolve()
     return real != of_root and real not in of_root.parents
 
 
 def _outermost(folders: Iterable[str]) -> list[str]:
-    """Return the folders that are in no other one of them, sorted."""
+    """Return the folders that are not inside another one, sorted."""
     paths = {PurePath(each): each for each in folders}
     return sorted(each for path, each in paths.items() if paths.keys().isdisjoint(path.parents))

@@ -16,10 +16,10 @@ class Item:
     name: str
     source: Source | ImageError
     frame: Frame | None = None
-    output: str = ""  # what the names of its output files begin with: folders and a stem
+    output: str = ""  # prefix of output file names: folders and a stem
     member: str = ""  # its path inside an archive
-    folder: str = ""  # of a member: that of its outputs, unless names are flat
-    is_picture: bool = True  # or the error of a folder, list, archive, video or camera
+    folder: str = ""  # output folder of a member, unless names are flat
+    is_picture: bool = True  # False for the error of a folder, list, archive, video or camera
 
     @property
     def source_name(self) -> str:

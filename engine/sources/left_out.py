@@ -1,4 +1,4 @@
-"""Warnings about what a search leaves out: files in other formats, parts of archives."""
+"""Warnings about what a search skips: files in other formats, parts of archives."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _log = logging.getLogger("engine")
 
 
 class LeftOut:
-    """Counts the files of a folder or an archive that cannot be read, and tells of its damage."""
+    """Counts the unreadable files of a folder or an archive, and warns of them and of damage."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
-        self.links = 0  # to pictures, in an archive
-        self.videos = 0  # in an archive
-        self.has_end = True  # of an archive
-        self.has_more = False  # after its end marker, such as a second archive
+        self.links = 0  # links to pictures in an archive
+        self.videos = 0  # videos in an archive
+        self.has_end = True  # whether an archive has its end marker
+        self.has_more = False  # data after the end marker, such as a second archive
 
     def add(self, name: str) -> bool:
         """Count a file of a format that cannot be read; return whether it is one."""

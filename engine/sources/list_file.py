@@ -41,6 +41,6 @@ def parse_lines(lines: Iterable[str]) -> Iterator[str]:
 def _resolve(name: str, folder: Path) -> str:
     if is_url(name) or os.path.lexists(name):
         return name
-    # Darknet's data/valid.txt has data/obj/1.jpg: relative to the parent of its own folder.
+    # Darknet's data/valid.txt names data/obj/1.jpg, relative to the parent of its folder.
     places = folder / name, folder.absolute().parent / name
     return next((str(each) for each in places if os.path.lexists(each)), name)

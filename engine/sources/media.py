@@ -19,7 +19,7 @@ _STREAMS = ("rtsp", "rtsps", "rtmp", "rtmps", "rtp", "udp", "tcp", "srt")
 
 class MediaKind(Enum):
     PICTURE = "picture"
-    URL = "url"  # of a picture
+    URL = "url"  # a picture at a URL
     VIDEO = "video"
     LIVE = "live"  # a camera or a stream, which drops frames that are not read in time
     ARCHIVE = "archive"  # a .tar file of pictures
@@ -30,7 +30,7 @@ class MediaKind(Enum):
 class Media:
     """A name that refers to a picture or a video; if it is broken, `problem` says why.
 
-    The name, which messages and results show, has no user and no password: these are only in the
+    Messages and results show the name, without a user and password: these are only in the
     `address`, which opens it.
     """
 
@@ -108,7 +108,7 @@ def kind_of(name: str) -> MediaKind:
 
 
 def has_unknown_kind(name: str) -> bool:
-    """Return whether a name is an address without a known ending; most are those of pictures."""
+    """Return whether a name is a URL without a known extension; most of these are pictures."""
     return is_url(name) and kind_of(name) is MediaKind.URL and not is_picture(url_path(name))
 
 

@@ -11,17 +11,17 @@ from engine.errors import translate_thread_errors
 
 T = TypeVar("T")
 
-_JOIN_SECONDS = 2.0  # to wait for all reader threads, which a silent camera may block
-_LOOK_SECONDS = 0.2  # between two looks at whether the caller wants to stop
+_JOIN_SECONDS = 2.0  # maximum wait for all reader threads, which a silent camera may block
+_LOOK_SECONDS = 0.2  # between two checks whether the caller wants to stop
 
 
 class NewestOfEach(Generic[T]):
     """Iterate over (number of the source, its newest item); the sources take turns.
 
-    A source that has nothing new is passed over, so a slow or silent one holds nobody up. The end
-    of a source is not noticed; after the last one the iteration ends. An error of a source is
+    A source without a new item is skipped, so a slow or silent one does not delay the others. The
+    end of one source goes unnoticed; the iteration ends after the last one. Errors of sources are
     raised. `stopped` ends the iteration from another thread. close() sets `ended`, which the
-    sources may wait for; without it, it sets `stopped`.
+    sources may wait for, or `stopped` if there is no `ended`.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class NewestOfEach(Generic[T]):
         self._stopped = stopped or Event()
         self._ended = ended or self._stopped
         self._slots = [_Slot(each, self._changed) for each in sources]
-        self._last = -1  # the source that had the last turn
+        self._last = -1  # the source that was read last
         self._threads = [
             Thread(target=each.run, name="engine-live", daemon=True) for each in self._slots
         ]
@@ -43,7 +43,7 @@ class NewestOfEach(Generic[T]):
             with translate_thread_errors("live source"):
                 for thread in self._threads:
                     thread.start()
-        except BaseException:  # those that have started must not read for ever
+        except BaseException:  # sources that have started must not run forever
             self._ended.set()
             for number in range(len(sources)):
                 self.end(number)
@@ -68,7 +68,7 @@ class NewestOfEach(Generic[T]):
             yield ready, item
 
     def end(self, number: int) -> None:
-        """Read no more from one of the sources."""
+        """Stop reading one of the sources."""
         with self._changed:
             self._slots[number].end()
 
@@ -82,7 +82,7 @@ class NewestOfEach(Generic[T]):
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _is_settled(self) -> bool:
-        """Return whether there is an item, an error, or nothing to wait for any more."""
+        """Return whether there is an item or an error, or nothing left to wait for."""
         if any(each.is_full or each.error is not None for each in self._slots):
             return True
         return all(each.is_over for each in self._slots)

@@ -19,20 +19,20 @@ _ENDS_ANYWHERE = re.compile(r"(^|/)\*\*(/\*)*$")
 def matches(pattern: str) -> tuple[set[str], list[OSError]]:
     """Return the paths that match, and errors about the folders that cannot be read.
 
-    Unlike those of `glob`, `**` does not follow links to folders, which may form circles.
+    Unlike in `glob`, `**` does not follow links to folders, which may form cycles.
     """
     errors: list[OSError] = []
     drive, path = os.path.splitdrive(pattern)
     top = f"{drive}/" if path.startswith("/") else drive
     try:
         found = set(_matches(top, path.lstrip("/").split("/"), errors))
-    except (ValueError, RecursionError):  # a NUL byte, a thousand folders
+    except (ValueError, RecursionError):  # a NUL byte, or a thousand nested folders
         found = set()
     return found, [each for each in errors if each.errno not in _NO_MATCH]
 
 
 def matches_all(pattern: str) -> bool:
-    """Return whether a pattern goes into all folders and matches what is there, as a/** does."""
+    """Return whether a pattern descends into all folders and matches everything, as a/** does."""
     return bool(_ENDS_ANYWHERE.search(pattern))
 
 
@@ -44,18 +44,18 @@ def fixed_folder(pattern: str) -> str:
 
 
 def goes_deeper(pattern: str) -> bool:
-    """Return whether a pattern matches anything that is in a folder of its folder."""
+    """Return whether a pattern can match anything below the top folder."""
     return "/" in pattern or pattern == "**"
 
 
 def fits(path: str, pattern: str) -> bool:
-    """Return whether a pattern matches a path by the rules of matches(), without any disk."""
+    """Return whether a pattern matches a path by the rules of matches(), without file access."""
     return _fits(path.split("/"), _parts(pattern))
 
 
 @lru_cache(maxsize=64)
 def _parts(pattern: str) -> list[str]:
-    """Split a pattern; neighbouring ** mean one, and each of them would be tried everywhere."""
+    """Split a pattern; merge adjacent **, which are equivalent to one but slower."""
     parts = pattern.split("/")
     return [part for at, part in enumerate(parts) if part != "**" or parts[at - 1 : at] != ["**"]]
 
@@ -65,7 +65,7 @@ def _fits(names: Sequence[str], parts: Sequence[str]) -> bool:
     if part != "**":
         return bool(names) and _wanted(part)(names[0]) and _rest_fits(names[1:], others)
     hidden = (at for at, name in enumerate(names) if name.startswith("."))
-    deepest = next(hidden, len(names))  # folders that ** goes into
+    deepest = next(hidden, len(names))  # number of folders that ** descends into
     return any(_fits(names[at:], others or ["*"]) for at in range(deepest + 1))
 
 
@@ -75,7 +75,7 @@ def _rest_fits(names: Sequence[str], parts: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _wanted(part: str) -> Callable[[str], bool]:
-    """Return a test of names in a folder; a wildcard does not stand for the dot of hidden ones."""
+    """Return a test of names in a folder; a wildcard does not match the dot of hidden names."""
     if not glob.has_magic(part):
         return lambda name: name == part
     wanted = re.compile(fnmatch.translate(part))

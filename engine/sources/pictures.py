@@ -1,4 +1,4 @@
-"""Turn what a caller names (folders, patterns, lists, videos, cameras, URLs) into pictures."""
+"""Resolve a caller's names (folders, patterns, lists, videos, cameras, URLs) to pictures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from engine.sources.reader import FrameSelection, read_items, read_together
 from engine.vision.image import Source
 
 _LIST = ".txt"
-# Neither a pattern nor a URL, and with the ending of pictures: most names of a long stream.
+# Neither a pattern nor a URL, and with a picture's extension: most names of a long stream.
 _USUAL = re.compile(r"(?!/dev/)[^*?\[:]+\.(?:jpe?g|png|bmp|webp|tiff?)", re.IGNORECASE)
 _has_usual_form = _USUAL.fullmatch
 
@@ -38,7 +38,7 @@ _has_usual_form = _USUAL.fullmatch
 def name_of(source: object) -> str | None:
     """Return a source that is a name as text: a path, a URL or the number of a camera."""
     if isinstance(source, str):
-        return str.__str__(source)  # of a subclass, such as numpy.str_, too
+        return str.__str__(source)  # also for a subclass, such as numpy.str_
     if isinstance(source, os.PathLike):
         return os.fsdecode(source)
     if isinstance(source, Integral) and not isinstance(source, bool):
@@ -47,7 +47,7 @@ def name_of(source: object) -> str | None:
 
 
 def is_file(name: str) -> bool:
-    """Return whether a name is that of one picture in a file, which image.read() can read."""
+    """Return whether a name is that of a single picture file, which image.read() can read."""
     if not (_has_usual_form(name) or _may_be_file(name)):
         return False
     return not os.path.isdir(name)  # noqa: PTH112 - raises nothing: reading reports it
@@ -62,12 +62,12 @@ def _may_be_file(name: str) -> bool:
 
 
 def is_single(name: str) -> bool:
-    """Return whether a name stands for one picture: a file or the URL of a picture."""
+    """Return whether a name stands for a single picture: a file or a URL."""
     return is_file(name) or (is_url(name) and kind_of(name) is MediaKind.URL)
 
 
 def are_at_hand(sources: object) -> bool:
-    """Return whether no source has to be waited for: they are a list without live ones."""
+    """Return whether all sources are available at once: a list without live ones."""
     if not isinstance(sources, (list, tuple)):
         return isinstance(sources, np.ndarray)
     names = (name_of(each) or "" for each in sources if not _is_ready(each))
@@ -88,12 +88,12 @@ def pictures_of(
     stopped: Event | None = None,
     defers_folders: bool = False,
 ) -> Iterator[Source | ImageError]:
-    """Yield the pictures that `sources` stand for; what is no name is passed on unchanged.
+    """Yield the pictures that `sources` stand for; anything but names is passed on unchanged.
 
-    Untrusted videos are errors. Adjacent cameras and streams of a list take turns, and so do videos
-    if several are read at once. `stopped` ends their reading.
-    With `defers_folders` a name that ends like a picture's is yielded even if it is a folder's:
-    reading finds out. A look at the disk for each name would give up the interpreter's lock.
+    Untrusted videos are errors. Adjacent cameras and streams of a list are interleaved, as are
+    videos if several are read at once. `stopped` ends their reading. With `defers_folders`, a name
+    with a picture's extension is yielded even if it may be a folder, which reading will find out.
+    Checking the disk for each name would release the GIL.
     """
     is_listed = isinstance(sources, (list, tuple))
     kinds = AddressKinds(_addresses_among(sources), stopped) if is_listed else None
@@ -131,8 +131,7 @@ def items_of(
 ) -> Iterator[Item]:
     """Yield the same pictures with their names and positions in videos.
 
-    An iterator over a list, which does not wait before the next source, has the `kinds` of its
-    addresses.
+    `kinds` are those of the URLs if `sources` is an iterator over a list, which never waits.
     """
     selection = selection or FrameSelection()
     is_listed = kinds is not None or isinstance(sources, (list, tuple))
@@ -185,7 +184,7 @@ def _with_an_end(given: Item | Media) -> Item | Media:
 
 
 def refuse_endless(name: str) -> None:
-    """Raise an error for a camera or a live stream, whose results a list would not hold."""
+    """Raise an error for a camera or a live stream, whose results would never fit into a list."""
     if is_endless(name):
         raise _no_end_error(name)
 

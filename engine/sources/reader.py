@@ -24,7 +24,7 @@ from engine.sources.remote_picture import RemotePicture
 from engine.sources.video import DecodedFrame
 from engine.vision.frame import Frame
 
-_TOGETHER = 4  # frames of each of several videos that a thread hands over
+_TOGETHER = 4  # frames handed over at a time by the thread of each video
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class FrameSelection:
 
     stride: int = 1
     max_frames: int | None = None
-    reconnect: int | None = None  # how often a lost stream is opened again; see live_frames()
+    reconnect: int | None = None  # how often a lost stream is reopened; see live_frames()
     card: CardDecoder | None = None  # decodes what it can, in place of the CPU
-    at_once: int = 1  # videos of a list, whose frames take turns
+    at_once: int = 1  # number of videos of a list that are interleaved
     may_be_endless: bool = True  # False refuses cameras and live streams
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class FrameSelection:
             raise InputError(f"reconnect: expected 0 or more, got {self.reconnect}")
 
     def reads_together(self, kind: MediaKind) -> bool:
-        """Return whether adjacent sources of a kind are read at once."""
+        """Return whether adjacent sources of a kind are read concurrently."""
         return kind is MediaKind.LIVE or (kind is MediaKind.VIDEO and self.at_once > 1)
 
     def of(self, decoded: Iterator[DecodedFrame]) -> Generator[DecodedFrame]:
@@ -124,7 +124,7 @@ def read_together(
 
 
 def read_in_turn(media: Sequence[Media], selection: FrameSelection) -> Iterator[tuple[int, Item]]:
-    """Yield (number of the video, its next frame); `selection.at_once` of them take turns.
+    """Yield (number of the video, its next frame); `selection.at_once` videos are interleaved.
 
     Each is decoded on a thread of its own, a few frames ahead. When one ends, the next begins.
     """
@@ -149,7 +149,7 @@ def read_in_turn(media: Sequence[Media], selection: FrameSelection) -> Iterator[
 
 
 def _ahead(items: Iterator[Item], thread: ThreadPool) -> Iterator[Item]:
-    """Read items on a thread from now on, a few at a time: one by one takes too much Python."""
+    """Read items on a thread, a few at a time, because handing over single ones is slow."""
 
     def read() -> Future[list[Item]]:
         return thread.submit(lambda: list(islice(items, _TOGETHER)))
@@ -167,11 +167,11 @@ def _ahead(items: Iterator[Item], thread: ThreadPool) -> Iterator[Item]:
 def read_live(
     media: Sequence[Media], selection: FrameSelection, *, stopped: Event | None = None
 ) -> Iterator[tuple[int, Item]]:
-    """Yield (number of the source, its newest frame) of cameras and streams, which take turns.
+    """Yield (number of the source, its newest frame) of interleaved cameras and streams.
 
     A source that ends or cannot be read yields its error. `stopped` ends all of them.
     """
-    ended = Event()  # `stopped` is not set at their end, for other sources may follow
+    ended = Event()  # not `stopped`, because other sources may follow
     counts = [0] * len(media)
     sources = [_live_frames(each, selection, ended) for each in media]
     with closing(NewestOfEach(sources, stopped=stopped, ended=ended)) as live:
@@ -182,7 +182,7 @@ def read_live(
             counts[number] += 1
             try:
                 item = _item_of(media[number], found)
-            except ImageError as error:  # one frame must not end this source, nor the others
+            except ImageError as error:  # one frame must not end any source
                 item = Item(media[number].name, error, is_picture=False)
             yield number, item
             if counts[number] == selection.max_frames:

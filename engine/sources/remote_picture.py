@@ -32,12 +32,12 @@ _CHUNK = 1 << 16
 class RemotePicture:
     """A file object for engine.vision.image.read(); a failed download is an OSError."""
 
-    address: str = field(repr=False)  # with the user and the password, if it needs them
+    address: str = field(repr=False)  # with user and password, if needed
     max_bytes: int = MAX_BYTES
     read_timeout: float = READ_TIMEOUT
     total_timeout: float = TOTAL_TIMEOUT
-    uses_proxies: bool = True  # those of the environment
-    deadline_of: Callable[..., SocketDeadline] | None = None  # None: SocketDeadline
+    uses_proxies: bool = True  # whether to use the environment's proxies
+    deadline_of: Callable[..., SocketDeadline] | None = None  # default: SocketDeadline
     stopped: Event | None = None  # ends the download from another thread
     _content: BytesIO | None = field(default=None, init=False)
 
@@ -55,7 +55,7 @@ class RemotePicture:
         return block
 
     def content_type(self) -> str:
-        """Ask for the type of what is there, such as "image/jpeg"; the content is not read."""
+        """Request the content type, such as "image/jpeg"; the content is not read."""
         with self._answer() as response:
             return response.headers.get_content_type()
 
@@ -76,7 +76,7 @@ class RemotePicture:
 
     @contextmanager
     def _answer(self) -> Iterator[HTTPResponse]:
-        """Send the request; every failure, also of reading in the `with` block, is an OSError."""
+        """Send the request; any failure, even of reads in the `with` block, is an OSError."""
         # http.client and ssl are slow to import and rarely needed
         from engine.concurrency.socket_deadline import SocketDeadline
 
@@ -89,7 +89,7 @@ class RemotePicture:
                 if deadline.has_expired:
                     raise self._too_slow() from None
                 raise
-        if deadline.has_expired:  # a connection that was shut down may look like a normal end
+        if deadline.has_expired:  # a connection that was shut down may look like a regular end
             raise self._too_slow()
 
     def _open(self, deadline: SocketDeadline) -> HTTPResponse:
@@ -129,7 +129,7 @@ class RemotePicture:
         except URLError as error:
             if isinstance(error.reason, gaierror):
                 raise OSError("host name not found") from None
-            if isinstance(error.reason, TimeoutError):  # also that of TLS
+            if isinstance(error.reason, TimeoutError):  # also from TLS
                 raise OSError(f"no answer for {self.read_timeout:g} s") from None
             raise OSError(str(error.reason)) from None
         except TimeoutError:

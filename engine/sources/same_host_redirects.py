@@ -1,4 +1,4 @@
-"""HTTP redirects that keep the login on its host and leave it out anywhere else."""
+"""HTTP redirects that send the login only to the original host."""
 
 from __future__ import annotations
 

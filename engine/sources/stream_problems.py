@@ -1,4 +1,4 @@
-"""Say in words why a video at an address cannot be read, or a stream broke off."""
+"""Explain why a video at a URL cannot be read, or why a stream broke off."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from av.error import FFmpegError
 
 _ASKING_SECONDS = 5.0
-_SERVER_RETURNED = "Server returned "  # how FFmpeg begins, before the status
-_OTHERS = ("text/html", "text/xml", "application/json", "image/")  # contents that are no videos
+_SERVER_RETURNED = "Server returned "  # FFmpeg's text before the status
+_OTHERS = ("text/html", "text/xml", "application/json", "image/")  # content types other than videos
 
 
 def problem_of(name: str, error: FFmpegError, *, has_begun: bool, timeout: float) -> str:
-    """Return what went wrong at the address `name`.
+    """Return what went wrong at the URL `name`.
 
-    FFmpeg has one text, "Input/output error", for a host that does not exist, for a web page and
-    for the end of a stream. What is there is looked up if there was no frame yet.
+    FFmpeg reports "Input/output error" for a host that does not exist, for a web page and for the
+    end of a stream alike. If there was no frame yet, the URL is checked.
     """
     from av.error import ExitError, InvalidDataError, ProtocolNotFoundError
 
     text = str(error.strerror)
-    if isinstance(error, ExitError):  # PyAV ends FFmpeg's waiting
+    if isinstance(error, ExitError):  # PyAV ended FFmpeg's wait
         return f"no data for {timeout:g} s"
     if isinstance(error, ProtocolNotFoundError):
         return f"this FFmpeg cannot read addresses with {urlsplit(name).scheme}://"
@@ -45,7 +45,7 @@ def problem_of(name: str, error: FFmpegError, *, has_begun: bool, timeout: float
 
 
 def _what_is_at(name: str) -> str:
-    """Return why an address has no video, or "" if it seems to have one."""
+    """Return why there is no video at a URL, or "" if there seems to be one."""
     import socket  # rarely needed, and not loaded with the package
 
     parts = urlsplit(name)

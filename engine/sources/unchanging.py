@@ -1,4 +1,4 @@
-"""Pictures that stay as they are while a stream reads ahead."""
+"""Protect pictures from changes while a stream reads ahead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.sources.archive import NamedBytes
 from engine.vision import picture_limits
 from engine.vision.image import Picture, encoded_of, is_image, path_of
 
-_MOST_VALUES = 4  # for each pixel
+_MOST_VALUES = 4  # per pixel
 _OPENERS = ("tarfile", "tempfile", "zipfile")  # modules
 
 
@@ -24,10 +24,10 @@ def unchanging(
     may_stay: Callable[[np.ndarray[Any, Any]], bool],
     read: Callable[[Any], Picture],
 ) -> Iterable[Any]:
-    """Take the pictures of what can only be iterated, as it may change or close them afterwards.
+    """Copy or read pictures from a mere iterable, as it may change or close them afterwards.
 
-    Cameras fill one buffer again and again. The pictures of a sequence exist at the same time, so
-    they are taken as they are, and so are arrays that `may_stay`. `read` decodes a Pillow image.
+    Cameras reuse one buffer. The pictures of a sequence exist at the same time, so they are left as
+    they are, and so are arrays that `may_stay`. `read` decodes a Pillow image.
     """
     is_sequence = hasattr(sources, "__getitem__") and hasattr(sources, "__len__")
     if is_sequence and not hasattr(sources, "__next__"):
@@ -47,7 +47,7 @@ def _taken(
         if isinstance(source, (bytearray, memoryview)):
             return bytes(source)
         if type(source) is io.BytesIO and path_of(source) is None:
-            return source.read() or source.getvalue()  # bytes, which processes decode
+            return source.read() or source.getvalue()  # bytes, which processes can decode
         if _is_file_at_hand(source):
             return encoded_of(source)
         if is_image(source):
@@ -56,22 +56,22 @@ def _taken(
             return np.array(source)
     except ImageError as error:
         return error
-    except Exception:  # what is wrong with a picture is said when it is its turn
+    except Exception:  # errors are reported when it is the picture's turn
         return source
     return source
 
 
 def _is_file_at_hand(source: object) -> bool:
-    """Return whether a source is a file that is read at once, and that its owner may close soon.
+    """Return whether a source is a file that is quick to read, and may soon be closed.
 
-    Others, such as the answer of a server, may take long, and are read when it is their turn.
+    Others, such as a server's response, may be slow, and are read when it is their turn.
     """
-    if isinstance(source, NamedBytes):  # of this package, for one picture
+    if isinstance(source, NamedBytes):  # created by this package for one picture
         return False
     if isinstance(source, io.BytesIO) or type(source).__module__ in _OPENERS:
         return True
     try:
         number = source.fileno() if isinstance(source, io.IOBase) else -1
         return number >= 0 and stat.S_ISREG(os.fstat(number).st_mode)
-    except (OSError, ValueError):  # it has no number, or is closed
+    except (OSError, ValueError):  # it has no descriptor, or is closed
         return False

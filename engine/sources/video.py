@@ -39,23 +39,23 @@ _log = logging.getLogger("engine")
 
 READ_TIMEOUT = 15.0  # seconds without data from a stream
 
-# Seconds before a lost stream is opened again. Opening H.264 takes up to 2 s and the wait for a key
-# frame, so that with this pause a stream is back within 5 s.
+# Seconds before a lost stream is reopened. Opening H.264 takes up to 2 s plus the wait for a key
+# frame, so that a stream is back within 5 s.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 2.0
 _TOLERANT = 19  # the first PyAV without an option for metadata that is not UTF-8
-_FIRST_RETRIES = 3  # of a stream that has not had a frame yet
-_STEADY_SECONDS = 10.0  # after which a stream that was lost counts as back for good
-_MOST_BAD = 25  # packets of a stream in a row that may be empty or damaged: a second of most
+_FIRST_RETRIES = 3  # for a stream that has not had a frame yet
+_STEADY_SECONDS = 10.0  # after which a lost stream counts as restored
+_MOST_BAD = 25  # consecutive empty or damaged packets: a second of most streams
 _DEFAULT_RATE = Fraction(25)
-_LONGEST_FRAME = 2.0  # seconds for which a played video shows a frame; time stamps may be wrong
-_LIVE_THREADS = 2  # each after the first delays H.264 by a frame; FFmpeg's default is one per core
-_CARD_THREADS = 4  # which feed a card's decoder; more do not make it faster
+_LONGEST_FRAME = 2.0  # maximum seconds per frame of a played video; timestamps may be wrong
+_LIVE_THREADS = 2  # each extra thread delays H.264 by a frame; the default is one per core
+_CARD_THREADS = 4  # threads that feed a GPU's decoder; more are not faster
 _PLAYLISTS = frozenset({"concat", "dash", "hls", "imf", "sdp", "webm_dash_manifest"})
-_MOST_ASPECT = 8  # of pixels, either way; those in use are less than 3
+_MOST_ASPECT = 8  # maximum pixel aspect ratio either way; real ones are below 3
 _PADDING_PIXELS = 1 << 20
-_USUAL_STEP = 1.5  # frames, from one to the next
-_SPARE_FRAMES = 2  # which may be stated and not there
-# Formats whose duration FFmpeg finds from what there is, unless they state their frames.
+_USUAL_STEP = 1.5  # maximum usual time between frames, in frame durations
+_SPARE_FRAMES = 2  # stated frames that may be missing
+# Formats whose duration FFmpeg derives from the data, unless they state their frame count.
 _COMPUTED_DURATIONS = frozenset({"mov,mp4,m4a,3gp,3g2,mj2", "mpegts"})
 _MICROSECONDS = 1_000_000  # the unit of a container's duration
 _CAMERAS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}
@@ -69,12 +69,12 @@ class DecodedFrame:
     seconds: float
     rate: Fraction
     frame: VideoFrame
-    on_card: CardVideo | None = None  # where the frame is
-    stored_aspect: Fraction = Fraction(1)  # of pixels, before the frame is turned upright
+    on_card: CardVideo | None = None  # the video, if the frame is on a GPU
+    stored_aspect: Fraction = Fraction(1)  # pixel aspect ratio before rotation
 
     @property
     def pixel_aspect(self) -> Fraction:
-        """The width of a pixel by its height in the upright frame."""
+        """The ratio of a pixel's width to its height in the upright frame."""
         return 1 / self.stored_aspect if quarter_turns(self.frame) % 2 else self.stored_aspect
 
     def pixels(self) -> NDArray[Any]:
@@ -83,7 +83,7 @@ class DecodedFrame:
         return np.ascontiguousarray(np.rot90(rgb, quarter_turns(self.frame)))
 
     def picture(self, path: str) -> Picture:
-        """Return the picture with the path of its video, on the card if the frame is there."""
+        """Return the picture with the path of its video, on the GPU if the frame is there."""
         from av.error import FFmpegError
 
         taken = None if self.on_card is None else self.on_card.picture(self.frame, path)
@@ -91,7 +91,7 @@ class DecodedFrame:
             return taken
         try:
             return Picture(self.pixels(), path)
-        except FFmpegError as error:  # a damaged file may give a frame another kind than it has
+        except FFmpegError as error:  # a damaged file may give a frame the wrong format
             problem = f"frame {self.number}: cannot be converted to RGB: {error.strerror}"
             raise ImageError(f"{shown(path)}: video: {problem}") from None
 
@@ -111,8 +111,8 @@ def frames(
 ) -> Iterator[DecodedFrame]:
     """Yield all frames of a video in order; raise ImageError where it breaks off.
 
-    A live stream is decoded with less delay, and by fewer threads. What the `card` gives up is
-    decoded here from the first missing frame on.
+    A live stream is decoded with less delay and fewer threads. If the GPU (`card`) fails, the CPU
+    continues from the first missing frame.
     """
     require_pyav(name)
     from av.error import FFmpegError
@@ -132,7 +132,7 @@ def frames(
             reason = f"{error.strerror}"
             if is_live and not _is_about_card(error):
                 raise _broken(name, count, _reason(name, error, count)) from None
-    # The CPU tells whether it is the video that is broken.
+    # The CPU shows whether the video itself is broken.
     first = 0 if is_live else count
     try:
         for each in _decoded(name, is_live=is_live):
@@ -162,7 +162,7 @@ def _reason(name: str, error: FFmpegError, count: int) -> str:
 
 
 def _is_about_card(error: FFmpegError) -> bool:
-    """Return whether an error of a stream comes from the card's decoder, not from the network."""
+    """Return whether an error of a stream comes from the GPU's decoder, not from the network."""
     from av.error import ExternalError
 
     return isinstance(error, ExternalError)
@@ -183,7 +183,7 @@ def _decoded(
             on_card.check(stream)
         if is_live or on_card is not None:
             stream.codec_context.thread_count = _LIVE_THREADS if is_live else _CARD_THREADS
-        average = stream.average_rate  # some versions of PyAV have a number type of their own
+        average = stream.average_rate  # some PyAV versions have their own number type
         rate = Fraction(average.numerator, average.denominator) if average else _DEFAULT_RATE
         aspect = _pixel_aspect(stream)
         count, start, last, longest = 0, 0.0, 0.0, 0.0
@@ -193,7 +193,7 @@ def _decoded(
             if on_card is not None:
                 on_card.check_frame(frame)
             seconds = frame.time if frame.time is not None else float(number / rate)
-            start = start if number else seconds  # that of a clip is its place in the recording
+            start = start if number else seconds  # in a clip, the position in the recording
             yield DecodedFrame(number, seconds - start, rate, frame, on_card, aspect)
             longest = max(longest, seconds - last) if number else 0.0
             count, last = number + 1, max(last, seconds)
@@ -202,7 +202,7 @@ def _decoded(
         lacks_frames = _lacks_frames(container, stream, count, last, rate)
         if lacks_frames and is_cut_off(name):
             raise _broken(name, count, "the rest of the file is missing")
-        # Frames of a varying rate may be far apart, too, and a whole AVI may leave some out.
+        # With a variable rate, frames may be far apart, too, and a complete AVI may skip some.
         if (lacks_frames or longest * rate > _USUAL_STEP) and has_gap(name):
             raise ImageError(f"{shown(name)}: video: is damaged: frames are missing before its end")
 
@@ -210,13 +210,13 @@ def _decoded(
 def _frames_of_live(
     container: InputContainer, stream: VideoStream, name: str
 ) -> Iterator[VideoFrame]:
-    """Yield frames; a few packets in a row that cannot be decoded are left out."""
+    """Yield frames; skip a few consecutive packets that cannot be decoded."""
     from av.error import InvalidDataError
 
     count = bad = 0
     for packet in container.demux(stream):
         bad += 1
-        if packet.size:  # FFmpeg takes an empty one for the end, and decodes no more
+        if packet.size:  # FFmpeg takes an empty packet for the end of the stream
             try:
                 found = packet.decode()
             except InvalidDataError:
@@ -232,10 +232,10 @@ def _frames_of_live(
 def _lacks_frames(
     container: InputContainer, stream: VideoStream, count: int, last: float, rate: Fraction
 ) -> bool:
-    """Return whether fewer frames were read than are stated, or than fill the stated duration.
+    """Return whether fewer frames were read than stated, or than fill the stated duration.
 
-    `last` is the time of the last frame. Where nothing is stated, frames may be missing. MP4 states
-    the frames before its first fragment only.
+    `last` is the time of the last frame. If nothing is stated, frames may be missing. MP4 states
+    only the frames before its first fragment.
     """
     if stream.frames >= max(count, 1):
         return count + _SPARE_FRAMES < stream.frames
@@ -253,12 +253,12 @@ def live_frames(
     on_lost: Callable[[ImageError], None] | None = None,
     card: CardDecoder | None = None,
 ) -> Iterator[DecodedFrame]:
-    """Yield frames of a camera or stream; open it again when it is lost, after growing pauses.
+    """Yield frames of a camera or stream; when it is lost, reopen it after growing pauses.
 
-    This goes on until `stopped` is set, or for `reconnect` times. By default, a stream that has
-    never had a frame is tried four times, a camera once; with math.inf there is no limit. A loss is
-    reported once, and so is the return; a stream that comes and goes counts as lost until it stays.
-    `on_lost` is called for each failure.
+    This is repeated until `stopped` is set, or `reconnect` times. By default, a stream that has
+    never had a frame is tried four times, a camera once; with math.inf there is no limit. Loss and
+    recovery are logged once each; an unstable stream counts as lost until it stays. `on_lost` is
+    called for each failure.
     """
     stopped = stopped or Event()
     failures = number = 0
@@ -305,8 +305,8 @@ def played_frames(
 ) -> Iterator[DecodedFrame]:
     """Yield the frames of a video at its own speed, over and over until `stopped` is set.
 
-    Numbers and seconds go on increasing. A video that cannot be read, or breaks off, is reported
-    once, and tried again.
+    Numbers and seconds keep increasing. A video that cannot be read, or breaks off, is reported
+    once and retried.
     """
     number = 0
     start = time.monotonic()
@@ -358,7 +358,7 @@ def _open(name: str, **hardware: Any) -> InputContainer:
             address, options=over_tcp, timeout=READ_TIMEOUT, **_tolerance(), **hardware
         )
         return stream
-    # The prefix prevents FFmpeg from taking the name for a protocol.
+    # The prefix keeps FFmpeg from interpreting the name as a protocol.
     file: InputContainer = av.open(
         f"file:{name}", options=_local_options(), **_tolerance(), **hardware
     )
@@ -366,7 +366,7 @@ def _open(name: str, **hardware: Any) -> InputContainer:
 
 
 def _tolerance() -> dict[str, Any]:
-    """Return what makes PyAV read metadata that is not UTF-8, as it always does from 19 on."""
+    """Return the options with which PyAV before 19 accepts metadata that is not UTF-8."""
     import av
 
     is_strict = int(av.__version__.partition(".")[0]) < _TOLERANT
@@ -375,7 +375,7 @@ def _tolerance() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _local_options() -> dict[str, str]:
-    """Return FFmpeg options that keep a file from opening others, as a playlist does."""
+    """Return FFmpeg options that keep a file, such as a playlist, from opening others."""
     import av
 
     formats = sorted(av.formats_available - _PLAYLISTS)
@@ -389,7 +389,7 @@ def _video_stream_of(container: InputContainer, name: str) -> VideoStream:
     if stream.codec_context is None:
         raise ImageError(f"{shown(name)}: video: its codec is unknown to this FFmpeg")
     _check_frame_size(stream, name)
-    # A frame may be larger than its container says. The decoder pads frames, hence the margin;
+    # A frame may be larger than its container states. The decoder pads frames, hence the margin;
     # _check_frame_size() is exact.
     most = 2 * picture_limits.PIXELS + _PADDING_PIXELS
     stream.codec_context.options = {"max_pixels": str(most)}
@@ -398,7 +398,7 @@ def _video_stream_of(container: InputContainer, name: str) -> VideoStream:
 
 
 def _pixel_aspect(stream: VideoStream) -> Fraction:
-    """Return the width of a pixel by its height; 1 if it is unknown or not to be believed."""
+    """Return the pixel aspect ratio (width / height), or 1 if it is unknown or implausible."""
     stated = stream.sample_aspect_ratio or 1
     aspect = Fraction(stated.numerator, stated.denominator)
     return aspect if 1 / _MOST_ASPECT <= aspect <= _MOST_ASPECT else Fraction(1)

@@ -25,8 +25,8 @@ _FORMATS = {".mkv": "matroska", ".m4v": "mp4", ".ts": "mpegts", ".mts": "mpegts"
 _SUPPORTED = {".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".ts", ".mts"}
 _MAX_RATE = Fraction(1000)
 _MOST_TICKS = 65535  # per second, in MPEG-4
-_MOST_TICKS_OF_FRAME = 10_000_000  # readers of MP4 take much more for damage
-_FIXED_RATES = {"mpeg2video": "h264"}  # what is written instead of codecs with a few rates only
+_MOST_TICKS_OF_FRAME = 10_000_000  # MP4 readers take much more for damage
+_FIXED_RATES = {"mpeg2video": "h264"}  # replaces codecs that allow only a few rates
 
 
 def extension_for(name: str) -> str:
@@ -36,7 +36,7 @@ def extension_for(name: str) -> str:
 
 
 def check_extension(path: str, option: str = "") -> None:
-    """Refuse the name of a file whose extension is of no video that can be written."""
+    """Refuse a file name whose extension is not that of a writable video format."""
     suffix = Path(path).suffix.lower()
     if suffix not in _SUPPORTED:
         known = ", ".join(sorted(_SUPPORTED & VIDEO_EXTENSIONS))
@@ -56,7 +56,7 @@ class VideoWriter:
         suffix = file.path.suffix.lower()
         self._file = file
         self._rate = _rate_of(first)
-        # AVI has no times: its frames follow each other at the rate.
+        # AVI has no timestamps: its frames have a constant rate.
         self._tick = 1 / self._rate if suffix == ".avi" else _fine_tick(self._rate)
         # WebM has square pixels only.
         self._aspect = first.pixel_aspect
@@ -136,6 +136,6 @@ def _rate_of(frame: Frame) -> Fraction:
 
 
 def _fine_tick(rate: Fraction) -> Fraction:
-    """Return a short time that divides the time of a frame, so that constant rates are exact."""
+    """Return a fine time base that divides the frame duration, so that constant rates are exact."""
     most = min(_MOST_TICKS // rate.numerator, _MOST_TICKS_OF_FRAME // rate.denominator)
     return Fraction(1, rate.numerator * max(1, most))

@@ -1,9 +1,9 @@
-"""Follow what moves in videos.
+"""Track objects in videos.
 
     tracker = Tracker(rate=25)
     ids = tracker.update(boxes, scores, classes)  # of the next frame, from any detector
 
-Scene follows the results of a detector, and counts what crosses lines and what is in zones.
+Scene tracks the results of a detector, and counts what crosses lines and what is in zones.
 """
 
 from engine.track.counting import Counts, Line, Zone

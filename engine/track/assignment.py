@@ -1,7 +1,7 @@
-"""The best pairs of a table of costs: the assignment problem, solved exactly.
+"""The linear assignment problem, solved exactly.
 
-This is the algorithm of Jonker and Volgenant. Rows take their cheapest column, rows that compete
-for one bid for it, and the few rows that are left are added along shortest augmenting paths.
+This is the Jonker-Volgenant algorithm. Rows take their cheapest column, rows that compete for a
+column bid for it, and the few remaining rows are added along shortest augmenting paths.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import numpy as np
 from engine.arrays import Array
 from engine.track.overlap import true_places
 
-_BIDS = 4  # for each row; rows that have no column then are added one by one
+_BIDS = 4  # per row; rows still without a column are then added one by one
 
 
 def assign(costs: Array, limit: float) -> tuple[Array, Array]:
     """Return the rows and columns of the pairs for which the sum of `limit` - cost is largest.
 
-    A pair of cost `limit` or more, or of NaN, is never made; rows and columns may stay alone.
+    A pair of cost `limit` or more, or NaN, is never made; rows and columns may stay unmatched.
     """
     costs = np.asarray(costs, np.float64)
     rows, columns = true_places(costs < limit)
@@ -26,14 +26,14 @@ def assign(costs: Array, limit: float) -> tuple[Array, Array]:
 
 
 def best_pairs(rows: Array, columns: Array, costs: Array) -> Array:
-    """Return which of some pairs are those whose sum of costs, all below 0, is lowest."""
-    # Most pairs are the only choice of their row and of their column, and no question.
+    """Return a mask of the disjoint pairs with the lowest sum of costs, which are all below 0."""
+    # Most pairs are the only choice of both their row and their column, and need no solving.
     is_best: Array = (np.bincount(rows)[rows] == 1) & (np.bincount(columns)[columns] == 1)
     if not is_best.all():
         open_ones = ~is_best
         rows, columns = _renumbered(rows[open_ones]), _renumbered(columns[open_ones])
         table = np.full((rows.max() + 1, columns.max() + 1), np.inf)
-        table[rows, columns] = costs[open_ones]  # a row that stays alone costs 0
+        table[rows, columns] = costs[open_ones]  # an unmatched row costs 0
         is_best[open_ones] = _Solver(table).solve()[rows] == columns
     return is_best
 
@@ -47,7 +47,7 @@ def _renumbered(numbers: Array) -> Array:
 class _Solver:
     """Rows and columns with prices, so that no pair is cheaper than its row and column together.
 
-    Pairs that are made cost exactly that. Rows and columns that stay alone have the price 0.
+    Matched pairs cost exactly that sum. Unmatched rows and columns have the price 0.
     """
 
     def __init__(self, table: Array) -> None:
@@ -58,10 +58,10 @@ class _Solver:
         self._row_of = np.full(table.shape[1], -1)
 
     def solve(self) -> Array:
-        """Return the column of each row, -1 if it stays alone."""
+        """Return the column of each row, or -1 if it is unmatched."""
         cheapest = self._table.argmin(axis=1)
         numbers = np.arange(len(cheapest))
-        self._row_of[cheapest[::-1]] = numbers[::-1]  # of several rows the first one wins
+        self._row_of[cheapest[::-1]] = numbers[::-1]  # among several rows, the first wins
         has_won = self._row_of[cheapest] == numbers
         self._column_of[has_won] = cheapest[has_won]
         free = (~has_won).nonzero()[0].tolist()
@@ -70,9 +70,9 @@ class _Solver:
         return self._column_of
 
     def _bid(self, free: list[int]) -> list[int]:
-        """Let free rows outbid others for their cheapest column; return those that are left.
+        """Let free rows outbid others for their cheapest column; return the remaining free rows.
 
-        A row raises the price of the column until its second choice would be as good.
+        A row raises the column's price until its second choice would be equally good.
         """
         left: list[int] = []
         for _ in range(_BIDS * len(self._column_of)):
@@ -82,7 +82,7 @@ class _Solver:
             costs = self._table[row] - self._column_prices
             column = int(costs.argmin())
             cost = costs[column]
-            if cost >= 0:  # staying alone is the best choice
+            if cost >= 0:  # staying unmatched is best
                 self._row_prices[row] = 0
                 continue
             costs[column] = np.inf
@@ -101,14 +101,14 @@ class _Solver:
         return left + free
 
     def _add(self, row: int) -> None:
-        """Pair one more row, or find the row that is best left alone, by Dijkstra's algorithm."""
+        """Match one more row, or find the one best left unmatched, by Dijkstra's algorithm."""
         table, row_prices, row_of = self._table, self._row_prices, self._row_of
         offsets = -self._column_prices  # infinite for columns whose distance is final
         taken = np.where(row_of < 0, 0.0, np.inf)
         distances = table[row] + (offsets - row_prices[row])
-        before = np.full(len(distances), row)  # the row from which a column is reached
+        before = np.full(len(distances), row)  # the row through which a column is reached
         final: list[tuple[int, float]] = []
-        # the cheapest end of a path: a free column, or -1 and the row that would stay alone
+        # the cheapest end of a path: a free column, or -1 and the row that would be unmatched
         end, alone, shortest = -1, row, -row_prices[row]
         while True:
             nearest = int((distances + taken).argmin())

@@ -19,21 +19,21 @@ from engine.vision.result import Result
 
 Anchor = Literal["centre", "bottom"]
 
-# A box on a line shakes. Its side counts as known when the anchor is this far from the line, in
-# shorter sides of the box.
+# Boxes jitter. The side of a box is known when its anchor is this far from the line, relative to
+# the shorter side of the box.
 _MARGIN = 0.05
-# In a zone that is thin for a box, the margin is at most this share of the way through the zone, so
-# that the half in the middle is always inside.
+# In a zone that is narrow for a box, the margin is at most this share of the width, so that the
+# middle half is always inside.
 _MARGIN_IN_ZONE = 0.25
-_FORGET_FRAMES = 10_000  # after which a track that was not seen is forgotten
+_FORGET_FRAMES = 10_000  # after which an unseen track is forgotten
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line from `start` to `end`, in pixels, or in shares of the picture if all are at most 1.
+    """A line from `start` to `end`, in pixels, or relative to the picture if all are at most 1.
 
-    What passes from its left to its right, seen from `start`, goes in; what comes back goes out. A
-    line from the left to the right of the picture counts as in what moves down.
+    Crossing from left to right, seen from `start`, counts as in; the other way, as out. For a line
+    from the left to the right of the picture, moving down counts as in.
     """
 
     start: Point
@@ -50,7 +50,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Zone:
-    """The inside of a polygon, in pixels, or in shares of the picture if all are at most 1."""
+    """The inside of a polygon, in pixels, or relative to the picture if all are at most 1."""
 
     corners: tuple[Point, ...]
     name: str = ""
@@ -76,7 +76,7 @@ def _points(name: str, points: Any) -> tuple[Point, ...]:
 
 
 class Counts:
-    """The counts of one video; update() takes the results of its frames, with identities.
+    """The counts of one video; update() takes the tracked results of its frames.
 
     The position of an object is the centre of its box, or the middle of its lower edge with the
     anchor "bottom", which is where people and vehicles touch the ground.
@@ -118,7 +118,7 @@ class Counts:
         }
 
     def marks(self, size: tuple[int, int]) -> Iterator[Mark]:
-        """Yield what shows the lines, zones and counts on a picture."""
+        """Yield the marks that show the lines, zones and counts on a picture."""
         for each in self._all:
             yield each.mark(size)
 
@@ -142,7 +142,7 @@ Memory = TypeVar("Memory")
 
 @dataclass
 class _Seen(Generic[Memory]):
-    """What is remembered of a track, and when it was seen last."""
+    """What is remembered of a track, and when it was last seen."""
 
     memory: Memory
     frame: int
@@ -198,9 +198,9 @@ class _Count(Generic[Memory]):
 
     @abstractmethod
     def _distances(self, places: Array, points: Array) -> tuple[Array, Array]:
-        """Return the distances from the line or the edge, with a sign for the side.
+        """Return the signed distances from the line or the edge; the sign is the side.
 
-        Return the largest margins that are possible there, too.
+        Also return the largest possible margins there.
         """
 
     @abstractmethod
@@ -223,8 +223,8 @@ class _Count(Generic[Memory]):
 class _Walk:
     place: Array  # in the last frame
     distance: float
-    is_right: bool | None = None  # of the line, where it was last beyond the margin
-    is_through: bool = False  # whether it last changed sides between the ends of the line
+    is_right: bool | None = None  # side of the line when it was last beyond the margin
+    is_through: bool = False  # whether it last changed sides between the line's ends
 
 
 class _LineCount(_Count[_Walk]):
@@ -272,7 +272,7 @@ class _LineCount(_Count[_Walk]):
 @dataclass
 class _Visit:
     is_inside: bool
-    is_counted: bool = field(default=False)  # among the visitors
+    is_counted: bool = field(default=False)  # as a visitor
 
 
 class _ZoneCount(_Count[_Visit]):
@@ -292,7 +292,7 @@ class _ZoneCount(_Count[_Visit]):
     def _distances(self, places: Array, points: Array) -> tuple[Array, Array]:
         start, end = points, np.roll(points, -1, axis=0)
         x, y = places[:, :1], places[:, 1:]
-        # A ray to the right crosses the edges of a polygon an odd number of times from inside.
+        # From inside, a ray to the right crosses the polygon's edges an odd number of times.
         with np.errstate(all="ignore"):
             at = start[:, 0] + (y - start[:, 1]) / (end - start)[:, 1] * (end - start)[:, 0]
         crosses = ((start[:, 1] > y) != (end[:, 1] > y)) & (x < at)
@@ -304,7 +304,7 @@ class _ZoneCount(_Count[_Visit]):
         distances = np.hypot(*np.moveaxis(away, 2, 0))
         rows = np.arange(len(places)), distances.argmin(axis=1)
         distance, away = distances[rows], away[rows][:, None]
-        # How far it is from the nearest edge through the place to the edge on the other side.
+        # The distance from the nearest edge, through the point, to the opposite edge.
         with np.errstate(all="ignore"):
             to_start = start - places[:, None]
             further = _cross(to_start, side) / _cross(away, side)
@@ -343,7 +343,7 @@ class _ZoneCount(_Count[_Visit]):
 
 
 def _are_on_a_line(points: Array) -> bool:
-    """Return whether points are on one line, but for what numbers are rounded by."""
+    """Return whether points are collinear, within rounding errors."""
     from_first = points - points[0]
     furthest = from_first[np.hypot(*from_first.T).argmax()]
     return bool((np.abs(_cross(furthest, from_first)) <= 1e-12 * (furthest**2).sum()).all())

@@ -8,9 +8,9 @@ from engine.arrays import Array
 
 
 def overlaps(first: Array, second: Array) -> tuple[Array, Array, Array]:
-    """Return the pairs of boxes that meet, by their places in `first` and `second`, and their IoU.
+    """Return the pairs of overlapping boxes, as indices into `first` and `second`, and their IoU.
 
-    Both are (4, n): the left, top, right and bottom edges. Few pairs meet in most pictures.
+    Both are (4, n): the left, top, right and bottom edges. In most pictures few pairs overlap.
     """
     meet = (first[:2, :, None] < second[2:, None]) & (first[2:, :, None] > second[:2, None])
     rows, columns = true_places(meet[0] & meet[1])
@@ -21,7 +21,7 @@ def overlaps(first: Array, second: Array) -> tuple[Array, Array, Array]:
 
 
 def true_places(table: Array) -> tuple[Array, Array]:
-    """Return the rows and columns of what is true, as nonzero() does, in a fifth of its time."""
+    """Return the rows and columns of true values, like nonzero() in a fifth of the time."""
     rows, columns = np.unravel_index(table.ravel().nonzero()[0], table.shape)
     return rows, columns
 

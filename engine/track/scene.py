@@ -1,4 +1,4 @@
-"""Follow the results of a detector through one video: identities, trails, counts."""
+"""Track the results of a detector through one video: identities, trails, counts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from engine.vision.result import Result
 
 TRAIL_SECONDS = 2.0
 
-_MOST_RATE = 240.0  # frames per second; some containers state their clock: 1000 or 90,000
-USUAL_RATE = 30.0  # frames per second, of a folder of pictures, too
+_MOST_RATE = 240.0  # frames per second; some containers state their clock rate: 1000 or 90,000
+USUAL_RATE = 30.0  # frames per second; also used for a folder of pictures
 
 
 @dataclass(frozen=True)
 class ScenePlan:
-    """The settings of following and counting; scene() starts them for one video."""
+    """The settings of tracking and counting; scene() applies them to one video."""
 
     high: float = 0.5
     low: float = 0.1
@@ -74,8 +74,8 @@ class Scene:
     def follow(self, result: Result, *, seconds: float | None = None) -> Result:
         """Return the boxes that have an identity, with `track_ids`, `counts` and what to draw.
 
-        `seconds` is the time of the frame, by default that of the result's frame of a video, and
-        else the next one at the tracker's rate.
+        `seconds` is the time of the frame. It defaults to the time of the result's video frame, or
+        else to the next one at the tracker's rate.
         """
         if isinstance(result, ImageError):
             raise InputError(f"result: expected a Result, got the error {result}. Call skip()")
@@ -86,7 +86,7 @@ class Scene:
         return replace(followed, counts=counts, overlay=Overlay(self._trails_to(followed), marks))
 
     def skip(self, *, seconds: float | None = None) -> None:
-        """Go on by a frame that could not be read."""
+        """Skip a frame that could not be read."""
         self.tracker.update([], [], seconds=seconds)
 
     def _trails_to(self, result: Result) -> dict[int, list[Point]]:

@@ -1,8 +1,8 @@
-"""Give boxes of successive frames an identity: ByteTrack, with a Kalman filter for each box.
+"""Multi-object tracking: ByteTrack, with a Kalman filter for each box.
 
 Zhang et al., "ByteTrack: Multi-Object Tracking by Associating Every Detection Box", ECCV 2022.
-Boxes of high scores are matched first, with the tracks that are known. Tracks that find none are
-then matched with boxes of low scores, such as those of objects that are partly hidden.
+High-scoring boxes are matched first, with all known tracks. The remaining tracks are then matched
+with low-scoring boxes, such as those of partly occluded objects.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 NO_TRACK = -1
 
-# Standard deviations of the Kalman filter, in sides of the box, for a frame.
+# Standard deviations of the Kalman filter per frame, relative to the sides of the box.
 _POSITION_NOISE = 1 / 20
 _SPEED_NOISE = 1 / 160
 _FIRST_POSITION_NOISE = 2 * _POSITION_NOISE
 _FIRST_SPEED_NOISE = 10 * _SPEED_NOISE
 
-_MIN_IOU_OF_NEW = 0.3  # of a track's second box with its first one
-_LEAST = np.array([[-np.inf], [-np.inf], [1e-3], [1e-3]])  # of x, y, the width and the height
-_MAX_BOXES = 1000  # of a frame, the best ones, as memory and time grow with the square
-_LOW = 0.1  # from this score on, boxes continue tracks unless told otherwise
-_SIDES = np.array([2, 3, 2, 3])  # the width for x and the width, the height for y and the height
-_STEP_DECAY = 0.9  # of the longest step between frames, with every frame
-_PAUSE = 3  # of these steps are a pause, if tracks do not last for so long
-_TIME_TOLERANCE = 1e-6  # seconds, for time stamps that were rounded
+_MIN_IOU_OF_NEW = 0.3  # between the first two boxes of a track
+_LEAST = np.array([[-np.inf], [-np.inf], [1e-3], [1e-3]])  # minimum x, y, width and height
+_MAX_BOXES = 1000  # best boxes per frame, as memory and time grow quadratically
+_LOW = 0.1  # default minimum score of boxes that continue tracks
+_SIDES = np.array([2, 3, 2, 3])  # width for x and width, height for y and height
+_STEP_DECAY = 0.9  # decay of the longest step between frames, per frame
+_PAUSE = 3  # so many of these steps are a pause, if tracks do not last as long
+_TIME_TOLERANCE = 1e-6  # seconds, for rounded timestamps
 
 
 @dataclass
 class _Tracks:
     """The tracks of a video: (n,), and (4, n) for x, y, width and height.
 
-    The filter of a coordinate is independent of the others: each has a place, a speed per frame,
-    and the variances and the covariance of the two.
+    The coordinates have independent filters: each has a position, a speed per frame, and the
+    variances and the covariance of the two.
     """
 
     place: Array
@@ -54,15 +54,15 @@ class _Tracks:
     place_variance: Array
     covariance: Array
     speed_variance: Array
-    id: Array  # NO_TRACK until the track is confirmed
+    id: Array  # NO_TRACK until confirmed
     class_id: Array
-    hits: Array  # boxes so far
+    hits: Array  # number of boxes so far
     last_seen: Array  # seconds
     is_lost: Array
 
     @classmethod
     def started(cls, places: Array, classes: Array, seconds: float) -> _Tracks:
-        """Return tracks of boxes."""
+        """Return new tracks for boxes."""
         count = places.shape[1]
         return cls(
             place=places,
@@ -98,8 +98,8 @@ class Tracker:
         for boxes, scores, classes in detections:
             ids = tracker.update(boxes, scores, classes)
 
-    Identities are 1, 2, 3, …. Use one tracker for each video, and call it for every frame, also for
-    those without boxes. It needs the boxes of low scores, down to `low`, as well.
+    Identities are 1, 2, 3, …. Use one tracker for each video, and call it for every frame,
+    including those without boxes. It also needs low-scoring boxes, down to `low`.
     """
 
     def __init__(
@@ -117,13 +117,13 @@ class Tracker:
     ) -> None:
         """Create a tracker.
 
-        Boxes of scores from `high` on are matched with tracks that they overlap by `iou`, those
-        from `low` on (0.1 if None, or `high` if that is less) with the tracks that are left, by
-        `low_iou`. A box from `new` on (`high` if None) that matches no track starts one, which gets
-        its identity with its `hits`-th box in successive frames. In the first frame a box gets it
-        at once. A track that is not seen for `lost_seconds` ends, but what is in every frame stays,
-        however far apart these are. `rate` is the number of frames per second. Boxes continue only
-        tracks of their own class, unless `across_classes`.
+        Boxes with scores of at least `high` are matched with tracks that they overlap by `iou`,
+        then those of at least `low` (by default 0.1, or `high` if that is less) with the remaining
+        tracks, by `low_iou`. An unmatched box of at least `new` (by default `high`) starts a track,
+        which gets its identity with its `hits`-th box in successive frames, or at once in the first
+        frame. A track that is not seen for `lost_seconds` ends, but an object seen in every frame
+        keeps its track, however far apart the frames are. `rate` is the number of frames per
+        second. Boxes continue only tracks of their own class, unless `across_classes`.
         """
         self._high = fraction("high", high)
         self._low = min(_LOW, self._high) if low is None else fraction("low", low)
@@ -137,13 +137,13 @@ class Tracker:
         self._hits = whole("hits", hits)
         self._across_classes = across_classes
         self._last_id = 0
-        self._seconds: float | None = None  # of the last frame
-        self._step = 0.0  # the longest one between recent frames of this scene
+        self._seconds: float | None = None  # time of the last frame
+        self._step = 0.0  # longest step between recent frames of this scene
         self._tracks = _Tracks.started(np.empty((4, 0)), np.empty(0), 0.0)
 
     @property
     def count(self) -> int:
-        """How many identities there were so far."""
+        """The number of identities so far."""
         return self._last_id
 
     @property
@@ -153,7 +153,7 @@ class Tracker:
 
     @property
     def has_unconfirmed(self) -> bool:
-        """Whether a box is followed that has no identity yet."""
+        """Whether there is a track without an identity yet."""
         return bool((self._tracks.id == NO_TRACK).any())
 
     def reset(self) -> None:
@@ -165,7 +165,7 @@ class Tracker:
         """Return the boxes of a result that have an identity, which is in `track_ids`.
 
         The detector needs a threshold as low as `low`. `seconds` is the time of the frame, by
-        default that of the result's frame of a video.
+        default that of the result's video frame.
         """
         if seconds is None and result.frame is not None:
             seconds = result.frame.seconds
@@ -179,10 +179,9 @@ class Tracker:
         """Return the identity of each box of the next frame, (n,) int64; -1 if it has none.
 
         `boxes` are (n, 4): left, top, right, bottom; `scores` and `classes` are (n,). `seconds` is
-        the time of the frame; without it, a frame follows the last one at the `rate`. A time before
-        the last one, or after a pause of more than `lost_seconds`, starts another scene. Boxes
-        that are empty or not finite get no identity, and of very many boxes only the best 1000 may
-        get one.
+        the time of the frame; the default is the next one at the `rate`. A time before the last
+        one, or after a pause of more than `lost_seconds`, starts a new scene. Boxes that are empty
+        or not finite get no identity, nor do any but the best 1000.
         """
         edges, scores, classes = _checked(boxes, scores, classes)
         with np.errstate(all="ignore"):
@@ -199,7 +198,7 @@ class Tracker:
         return ids
 
     def _identify(self, edges: Array, scores: Array, classes: Array, *, is_first: bool) -> Array:
-        """Match boxes with tracks, start others, and return the identities of the boxes."""
+        """Match boxes with tracks, start new ones, and return the identities of the boxes."""
         rows, columns, overlap = overlaps(self._tracks.edges, edges)
         if not self._across_classes:
             overlap[self._tracks.class_id[rows] != classes[columns]] = 0
@@ -235,7 +234,7 @@ class Tracker:
     # ------------------------------------------------------------ tracks
 
     def _advance(self, seconds: float | None) -> bool:
-        """Go on to the time of the next frame; return whether it is the first one of a scene."""
+        """Advance to the time of the next frame; return whether it is the first of a scene."""
         before = self._seconds
         if seconds is None:
             now = 0.0 if before is None else before + 1 / self._rate
@@ -255,21 +254,21 @@ class Tracker:
 
     @property
     def _longest_loss(self) -> float:
-        """The seconds from one box of a track to the next."""
+        """The maximum seconds from one box of a track to the next."""
         return self._lost_seconds + 1 / self._rate + _TIME_TOLERANCE
 
     def _is_pause(self, step: float) -> bool:
         """Return whether a step is too long for tracks to last, and unusual in this scene."""
-        usual = self._step or np.inf  # after the first frame, any step may be the usual one
+        usual = self._step or np.inf  # after the first frame, any step may be usual
         return step > max(self._longest_loss, _PAUSE * usual)
 
     def _keep(self, wanted: Array) -> None:
-        if not wanted.all():  # a copy of all fields takes its time
+        if not wanted.all():  # avoid copying all fields
             self._tracks = self._tracks[wanted]
 
     def _predict(self, frames: float) -> None:
         tracks = self._tracks
-        tracks.speed[2:, tracks.is_lost] = 0  # what is hidden does not grow or shrink
+        tracks.speed[2:, tracks.is_lost] = 0  # lost tracks keep their size
         tracks.place += frames * tracks.speed
         np.maximum(tracks.place, _LEAST, out=tracks.place)
         scale = frames * tracks.place[_SIDES] ** 2
@@ -281,14 +280,14 @@ class Tracker:
         tracks.speed_variance += scale * _SPEED_NOISE**2
 
     def _correct(self, found: Array, places: Array, classes: Array) -> None:
-        """Move the tracks that found a box to it, and give new identities."""
+        """Move matched tracks to their boxes, and assign new identities."""
         tracks = self._tracks
         tracks.is_lost = found < 0
         if tracks.is_lost.all():
             return
         noise = (tracks.place[_SIDES] * _POSITION_NOISE) ** 2
         total = tracks.place_variance + noise
-        # Without a box, nothing is gained and all of the variance is kept.
+        # Without a box the gain is zero, and the variance is kept.
         pull = np.where(tracks.is_lost, 0, tracks.place_variance / total)
         gain = np.where(tracks.is_lost, 0, tracks.covariance / total)
         kept = np.where(tracks.is_lost, 1, noise / total)

@@ -1,9 +1,9 @@
 """The connection between a BatchDecoder and one of its processes: JSON, then bytes.
 
-A job says how to decode a number of sources: names of files, or the bytes that follow. The answer
-has an entry for each that fits into the job's segment of memory, in order: a Decoded, a
-LeftEncoded, or nothing where this process should read the source itself, for the error or because
-of its size.
+A job says how to decode a number of sources: file names, or the bytes that follow. The answer has
+an entry for each source that fits into the job's memory segment, in order: a Decoded, a
+LeftEncoded, or None where the caller's process should read the source itself, to get the error or
+because of its size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 _HEAD = struct.Struct("<II")  # bytes of the JSON text; number of the segment
 _MAX_FILES = 1
-_ANSWER_BYTES = 1 << 16  # most answers have fewer
+_ANSWER_BYTES = 1 << 16  # most answers are shorter
 
 
 class Following(NamedTuple):
@@ -37,13 +37,13 @@ class Job(NamedTuple):
     orient: bool
     max_pixels: int
     lenient: bool
-    leaves_plain: bool  # JPEGs of the usual kind stay encoded
-    room: int  # bytes of the segment
-    dropped: Sequence[int] = ()  # segments that nobody uses any more
+    leaves_plain: bool  # whether ordinary JPEGs stay encoded
+    room: int  # bytes in the segment
+    dropped: Sequence[int] = ()  # segments no longer in use
 
 
 class Decoded(NamedTuple):
-    """Where the pixels of a picture lie in the segment, and what a Picture holds besides."""
+    """The place of a picture's pixels in the segment, and the other fields of a Picture."""
 
     place: int
     shape: tuple[int, int, int]
@@ -58,7 +58,7 @@ class Decoded(NamedTuple):
 
 
 class LeftEncoded(NamedTuple):
-    """Where a JPEG that was left as it is lies in the segment, and what a PlainPicture holds."""
+    """The place of an undecoded JPEG in the segment, and the fields of a PlainPicture."""
 
     place: int
     length: int
@@ -71,7 +71,7 @@ class LeftEncoded(NamedTuple):
 
 
 Entry: TypeAlias = "Decoded | LeftEncoded | None"
-# The kinds of entries differ in their number of fields. Their own constructors are slower.
+# Entries are recognised by their number of fields. Their own constructors are slower.
 _MAKE: dict[int, Any] = {
     len(kind._fields): partial(tuple.__new__, kind) for kind in (Decoded, LeftEncoded)
 }
@@ -80,13 +80,13 @@ _MAKE: dict[int, Any] = {
 class BatchChannel:
     """One end of a connection.
 
-    A peer that has ended or does not keep to the protocol causes OSError, EOFError, ValueError or
+    A peer that has ended or violates the protocol causes OSError, EOFError, ValueError or
     TypeError.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._received = b""  # and not yet part of an answer
+        self._received = b""  # bytes not yet part of an answer
 
     def close(self) -> None:
         self._connection.close()
@@ -129,9 +129,9 @@ class BatchChannel:
         self._connection.sendall(_HEAD.pack(len(text), used) + text)
 
     def receive_answer(self) -> tuple[list[Entry], int]:
-        """Return the entries, and the number of bytes that the segment's pixels take.
+        """Return the entries, and the number of bytes used in the segment.
 
-        Each call of the system gives up the interpreter's lock: most answers take one.
+        Each system call releases the GIL, so most answers take only one.
         """
         length, used = _HEAD.unpack(self._next(_HEAD.size))
         found: list[Any] = json.loads(self._next(length))

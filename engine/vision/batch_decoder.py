@@ -1,7 +1,7 @@
-"""Decode many pictures at a time in processes, whose Python code does not wait for a common lock.
+"""Decode many pictures at a time in processes, whose Python code shares no GIL.
 
-Pillow decodes without the interpreter's lock, but the Python code around it needs the lock for so
-long that more than four threads of one process gain little. The pixels come back in shared memory.
+Pillow decodes without the GIL, but the Python code around it holds the GIL for so long that more
+than four threads of one process gain little. The pixels are returned in shared memory.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ from engine.vision.plain_jpeg import PlainJpeg, PlainPicture
 from engine.vision.shared_pixels import NoSegmentError, Pinning, Segment, Segments
 
 IS_POSSIBLE = hasattr(os, "memfd_create") and hasattr(socket, "send_fds")
-LEAST_THREADS = 4  # fewer decode as fast by themselves
-WORTHWHILE = 100  # pictures, whose decoding takes about as long as starting the processes
-_PARTS = 4  # of a batch, for as many processes
-_LEAST_PART = 4  # pictures
-_OWN_FILES = ("/dev/", "/proc/")  # names that mean something else in another process
+LEAST_THREADS = 4  # fewer threads are as fast without processes
+WORTHWHILE = 100  # pictures; decoding them takes as long as starting the processes
+_PARTS = 4  # per batch, for as many processes
+_LEAST_PART = 4  # pictures per part
+_OWN_FILES = ("/dev/", "/proc/")  # names that differ in meaning between processes
 _START_SECONDS = 60.0
-_PATIENCE_SECONDS = 2.0  # of a thread, until processes have started
+_PATIENCE_SECONDS = 2.0  # how long a thread waits for processes to start
 _IDLE_SECONDS = 60.0
-_MOST_AHEAD = 256  # sources of a part: the buffer of a connection holds their answer
+_MOST_AHEAD = 256  # sources per part, so that a connection's buffer holds the answer
 
 _log = logging.getLogger("engine")
 
 
 class Reading(NamedTuple):
-    """How a stream wants its pictures."""
+    """How a stream reads its pictures."""
 
     processes: int
-    copies: bool  # pixels outlive the batch, and must not hold the memory of all its pictures
+    copies: bool  # whether pixels outlive the batch, and must not keep its memory
 
 
 class _Options(NamedTuple):
-    """How to decode, in the order of a Job."""
+    """The options of decoding, in the order of a Job."""
 
     channels: int
     orient: bool
@@ -76,7 +76,7 @@ class _Options(NamedTuple):
 
 
 class BatchDecoder:
-    """Processes that any number of threads share; they start when a stream has become long.
+    """Processes shared by any number of threads; they start once a stream is long enough.
 
     After a minute without pictures they end. With `pinning` pixels lie in pinned memory.
     """
@@ -89,7 +89,7 @@ class BatchDecoder:
 
     def _reset(self) -> None:
         self._owner = os.getpid()
-        self._seen = 0  # pictures
+        self._seen = 0  # pictures so far
         self._team = _Team(self._pinning)
         self._finalizer = finalize(self, _end, self._team, self._owner)
 
@@ -114,10 +114,10 @@ class BatchDecoder:
         lenient: bool,
         leaves_plain: bool = False,
     ) -> list[tuple[Any, float]]:
-        """Return the sources, encoded ones as Pictures, with the milliseconds that each took.
+        """Return the sources, with encoded ones decoded to Pictures, and the milliseconds for each.
 
-        What no process decodes stays as it is: image.read() of it gives the picture or the error.
-        With `leaves_plain` JPEGs of the usual kind become PlainPictures, to be decoded elsewhere.
+        Sources that no process decodes are returned unchanged: image.read() gives their picture or
+        error. With `leaves_plain`, ordinary JPEGs become PlainPictures, to be decoded elsewhere.
         """
         found = [(each, 0.0) for each in sources]
         encoded = [number for number, each in enumerate(sources) if _is_encoded(each)]
@@ -146,20 +146,20 @@ class BatchDecoder:
                 elif entry is not None:
                     picture = _picture_of(entry, memory, sources[number], copies=how.copies)
                     found[number] = picture, entry.milliseconds
-            if 0 < len(entries) < len(numbers):  # the others did not fit into the memory
+            if 0 < len(entries) < len(numbers):  # the others did not fit into the segment
                 submit(numbers[len(entries) :])
         return found
 
     def close(self) -> None:
-        """End all processes; threads that wait for one decode by themselves."""
+        """End all processes; waiting threads decode by themselves."""
         with self._lock:
             self._is_closed = True
         self._finalizer()
 
     def _is_worthwhile(self, wanted: int, new: int) -> bool:
-        """Count pictures, start processes once they are worthwhile, and tell whether there are."""
+        """Count pictures, start processes once worthwhile, and return whether there are any."""
         with self._lock:
-            if self._owner != os.getpid():  # they belong to the parent of this fork
+            if self._owner != os.getpid():  # after a fork, they belong to the parent
                 self._finalizer.detach()
                 self._team.forget()
                 self._reset()
@@ -172,7 +172,7 @@ class BatchDecoder:
 
 
 class _Answer(NamedTuple):
-    """Entries for the first sources of a part, at least for one, and the pixels of all.
+    """Entries for the first sources of a part (at least one), and all their pixels.
 
     Without a process there are no entries.
     """
@@ -190,19 +190,19 @@ class _Part(NamedTuple):
 
 
 class _Team:
-    """The processes, each with a thread of its own that hands it one part after the other.
+    """The processes, each with a thread that hands it one part after another.
 
-    Parts are taken in the order in which they were submitted, so that batches become complete
-    nearly in order. Whole batches would not: the consumer of a stream would often wait for the
-    slowest process, and the others for the consumer.
+    Parts are processed in the order of submission, so that batches are completed nearly in order.
+    With entire batches per process, the consumer would often wait for the slowest process, and the
+    others for the consumer.
     """
 
     def __init__(self, pinning: Pinning | None) -> None:
         self.segments = Segments(pinning)
         self.members = 0  # processes that have not ended
-        self.ready = 0  # of these, the ones that have started
+        self.ready = 0  # processes that have finished starting
         self._lock = fork_safety.lock()
-        self._begun = 0.0  # the time of the latest start
+        self._begun = 0.0  # time of the latest start
         self._is_ending = False
         self._has_failed = False
         self._parts: SimpleQueue[_Part | None] = SimpleQueue()
@@ -238,7 +238,7 @@ class _Team:
         return part.answer
 
     def wait(self, answer: Future[_Answer]) -> _Answer:
-        """Wait for an answer; if processes take long to start, do without them."""
+        """Wait for an answer; give up on processes that take long to start."""
         while not self.ready:
             remaining = self._begun + _PATIENCE_SECONDS - time.monotonic()
             try:
@@ -249,7 +249,7 @@ class _Team:
         return answer.result()
 
     def end(self) -> None:
-        """End all processes and answer what waits."""
+        """End all processes and answer waiting requests."""
         self._is_ending = True
         for group in self._groups:
             if group.poll() is None:
@@ -260,9 +260,9 @@ class _Team:
             self._parts.put(None)
 
     def forget(self) -> None:
-        """Close this process's ends of connections that belong to its parent."""
+        """Close this process's copies of its parent's connections."""
         for group in self._groups:
-            group.returncode = 0  # a fork may neither wait for it nor warn about it
+            group.returncode = 0  # a forked child must neither wait for it nor warn about it
         for each in self._processes:
             each.close()
 
@@ -305,10 +305,10 @@ class _Team:
             part.answer.set_result(_Answer())
 
     def _takes_turn(self, process: _Process, asked: deque[tuple[_Part, Segment]]) -> bool:
-        """Send the process a part, or receive what it was asked; False if it has nothing to do.
+        """Send the process a part, or receive an answer; return False if there is nothing to do.
 
-        A process has its next part before it answers. Otherwise it would be idle until a thread
-        here gets a processor, which takes long while all of them decode.
+        A process gets its next part before it answers. Otherwise it would be idle until a thread
+        here is scheduled, which takes long while all processors are decoding.
         """
         part = None
         if not asked:
@@ -358,7 +358,7 @@ class _Team:
 
 
 class _Process:
-    """This side of one process; used by one thread at a time."""
+    """The local side of one process; used by one thread at a time."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._channel = BatchChannel(connection)
@@ -384,8 +384,8 @@ class _Process:
     ) -> None:
         """Send what to decode into the segment.
 
-        Another part may follow ahead of the answer only if the connection holds the whole answer.
-        Otherwise both sides might wait until the other one reads.
+        Another part may be sent before the answer is read only if the connection can buffer the
+        whole answer. Otherwise there could be a deadlock.
         """
         named: list[SourceOf] = []
         contents: list[bytes] = []
@@ -410,7 +410,7 @@ class _Process:
 
 
 def _is_encoded(source: object) -> bool:
-    """Return whether a source is a file's name, or bytes, that another process can read."""
+    """Return whether a source is a file name or bytes that another process can read."""
     if isinstance(source, (str, os.PathLike)):
         name = os.fspath(source)
         return isinstance(name, str) and not name.startswith(_OWN_FILES)
@@ -454,7 +454,7 @@ def _stamp_of(entry: Decoded | LeftEncoded) -> Stamp | None:
 
 
 def _spawn(count: int) -> tuple[subprocess.Popen[bytes], list[_Process]]:
-    """Start a process that forks `count` others, which takes as long as starting one."""
+    """Start a process that forks `count` others, which takes only as long as starting one."""
     decode_process.require_interpreter()
     pairs: list[tuple[socket.socket, socket.socket]] = []
     try:

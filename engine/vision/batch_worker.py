@@ -27,7 +27,7 @@ from engine.vision.image import Picture
 from engine.vision.plain_jpeg import PlainJpeg, plain_jpeg
 from engine.vision.turbo_jpeg import new_pixels
 
-_ALIGNMENT = 16  # as in the memory of a card, so that adjacent pictures are one copy
+_ALIGNMENT = 16  # as in GPU memory, so that adjacent pictures are copied at once
 
 
 def main(*connections: str) -> None:
@@ -106,7 +106,7 @@ class _Worker:
                     lenient=job.lenient,
                     decoder=writer.decode,
                 )
-            except (ImageError, MemoryError):  # the caller finds the same, and tells it
+            except (ImageError, MemoryError):  # the caller gets and reports the same error
                 yield None
                 continue
             pixels, profile = picture.pixels, picture.icc_profile or b""
@@ -142,7 +142,7 @@ def _left_encoded(
 
 
 class _File(BytesIO):
-    """A file in memory with a name, or without."""
+    """A file in memory, with or without a name."""
 
     def __init__(self, name: str | None, content: bytes) -> None:
         super().__init__(content)
@@ -150,19 +150,19 @@ class _File(BytesIO):
 
 
 class _Writer:
-    """Writes one array after the other into a segment."""
+    """Writes one array after another into a segment."""
 
     def __init__(self, memory: mmap.mmap, room: int) -> None:
         self.used = 0
         self._memory = memory
         self._room = room
-        self._lent: Array | None = None  # memory at the place of what is written next
+        self._lent: Array | None = None  # memory at the next write position
 
     def has_room(self, size: int) -> bool:
         return self.used + size + 2 * _ALIGNMENT <= self._room
 
     def write(self, values: np.ndarray[Any, Any]) -> int:
-        """Return the place of the values."""
+        """Write values and return their place."""
         place = self._place
         if values is not self._lent:
             np.ndarray(values.shape, values.dtype, self._memory, place)[...] = values
@@ -170,7 +170,7 @@ class _Writer:
         return place
 
     def decode(self, content: bytes, name: str, *, channels: int, **options: Any) -> Picture:
-        """Decode a picture, where write() would put its pixels if that is possible."""
+        """Decode a picture, if possible directly to where write() would put its pixels."""
         return image.read_encoded(content, name, make=self._lend, **options)
 
     def _lend(self, shape: tuple[int, int, int]) -> Array:

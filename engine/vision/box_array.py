@@ -14,9 +14,9 @@ _ATTRIBUTES = ("xyxy", "xyxyn", "xywh", "xywhn", "conf", "cls")  # of BoxArray
 
 
 class Values(np.ndarray[Any, np.dtype[Any]]):
-    """An array that also has the methods of a tensor which scripts call before NumPy's.
+    """An array with those tensor methods that scripts call before NumPy's.
 
-    A single value can be passed to int() and float(), whatever the number of axes.
+    A single value can be passed to int() and float(), regardless of the number of axes.
     """
 
     __array_priority__ = -1.0  # np.concatenate() of these gives a plain array
@@ -28,7 +28,7 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
         return np.asarray(self)
 
     def to(self, *targets: Any, dtype: Any = None, **_: Any) -> Values:
-        """Return a copy as another type of NumPy's or torch's; a device changes nothing."""
+        """Return a copy as another NumPy or torch dtype; a device changes nothing."""
         for each in (*targets, dtype):
             kind = each.dtype if isinstance(each, np.ndarray) else each
             name = str(kind)
@@ -47,7 +47,7 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
         return self._as(self.dtype)
 
     def int(self) -> Values:
-        """Return a copy as int32; fractions are cut off, as by a tensor."""
+        """Return a copy as int32; fractions are truncated, as in a tensor."""
         return self._as(np.int32)
 
     def long(self) -> Values:
@@ -62,7 +62,7 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
         return self._made(np.array(self, dtype))
 
     def _made(self, array: Array) -> Values:
-        """Return what a method has made of the values as an array with these methods."""
+        """Return a method's result as an array with these methods."""
         return array.view(Values)
 
     def dim(self) -> builtins.int:
@@ -78,7 +78,7 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
         return_counts: bool = False,
         dim: builtins.int | None = None,
     ) -> Any:
-        """Return the different values, rising, and where they are and how often, if asked for."""
+        """Return the distinct values, sorted, and their positions and counts if requested."""
         wanted: dict[str, Any] = {"return_inverse": return_inverse, "return_counts": return_counts}
         made = np.unique(np.asarray(self), axis=dim, **wanted)
         return tuple(map(self._made, made)) if isinstance(made, tuple) else self._made(made)
@@ -87,25 +87,25 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
         return tuple(self._made(np.moveaxis(np.asarray(self), dim, 0)))
 
     def view(self, *shape: Any, **named: Any) -> Any:
-        """Return the values in another shape, given as whole numbers, or NumPy's view."""
+        """Return the values in another shape, given as integers, or NumPy's view."""
         if len(shape) == 1 and isinstance(shape[0], tuple):
             (shape,) = shape
         is_shape = bool(shape) and all(isinstance(each, builtins.int) for each in shape)
         return self.reshape(shape) if is_shape else super().view(*shape, **named)
 
     def argsort(self, *options: Any, descending: bool = False, **named: Any) -> Any:
-        """Return the indices that sort the values, from the last one on if `descending`."""
+        """Return the indices that sort the values, in descending order if `descending`."""
         if "dim" in named:
             named["axis"] = named.pop("dim")
         if not descending:
             return self._made(np.asarray(self).argsort(*options, **named))
         values, axis = self._along(*options, **named)
         last = values.shape[axis] - 1
-        # The order of equal values stays.
+        # Equal values keep their order.
         return self._made(np.flip(last - np.flip(values, axis).argsort(axis, kind="stable"), axis))
 
     def sort(self, *options: Any, descending: bool | None = None, **named: Any) -> Any:
-        """Sort in place as NumPy does; with `descending` return values and indices, as torch."""
+        """Sort in place as NumPy does; with `descending`, return values and indices like torch."""
         if descending is None:
             return super().sort(*options, **named)
         order = self.argsort(*options, descending=descending, **named)
@@ -115,7 +115,7 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
     def _along(
         self, axis: builtins.int | None = -1, *, dim: Any = None, **_: Any
     ) -> tuple[Array, builtins.int]:
-        """Return the values and the axis to sort along, which NumPy lets be None for all values."""
+        """Return the values and the axis to sort along; NumPy's None means all values."""
         along = axis if dim is None else dim
         return (np.asarray(self).ravel(), 0) if along is None else (np.asarray(self), along)
 
@@ -128,9 +128,9 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
     def __array_wrap__(
         self, array: Array, context: Any = None, return_scalar: bool | None = None
     ) -> Any:
-        """Return what an operation computes as an array of numbers, or a number.
+        """Return the result of an operation as a plain array or a number.
 
-        NumPy 1 does not say which of both it wants; there a single value becomes a number.
+        NumPy 1 does not say which of the two it expects; there a single value becomes a number.
         """
         plain = np.asarray(array)
         if plain.ndim:
@@ -139,16 +139,16 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
 
 
 def _copied(array: Array) -> Values:
-    """Return a copy: sorting a column in place would part the scores of a result from its boxes."""
+    """Return a copy: sorting a column in place would separate a result's scores from its boxes."""
     return np.array(array).view(Values)
 
 
 class BoxArray(Values):
     """The edges of boxes in pixels: left, top, right, bottom, as (n, 4) float32.
 
-    Its attributes are the same boxes in other forms, their scores and their classes. A row, a
-    selection of rows and a copy have them too. Another array that NumPy makes of it, such as a
-    transposed one, has none: its rows may be other boxes, or no boxes.
+    Its attributes are the same boxes in other forms, their scores and their classes. Rows,
+    selections of rows and copies have them too. Other arrays that NumPy derives from it, such as a
+    transpose, do not: their rows may be other boxes, or no boxes.
     """
 
     _size: tuple[int, int]
@@ -179,7 +179,7 @@ class BoxArray(Values):
     if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Name the attribute that was asked for, not the one that it is made of."""
+            """Raise an error about the requested attribute, not the one it is computed from."""
             if name in _ATTRIBUTES:
                 known = "result.boxes, its rows and its copies have it"
                 raise AttributeError(f"{name}: is not known of an array made of boxes: {known}")
@@ -265,7 +265,7 @@ class BoxArray(Values):
         return _boxes, (np.asarray(self), self._size, *columns)
 
     def sort(self, *options: Any, **named: Any) -> Any:
-        """Sort in place, for np.sort() a copy, whose columns are then those of several boxes."""
+        """Sort in place, or a copy for np.sort(), after which a row mixes several boxes."""
         made = super().sort(*options, **named)
         if made is None:
             self.__dict__.clear()

@@ -1,4 +1,4 @@
-"""Boxes of a picture, and how non-maximum suppression (NMS) thins them out."""
+"""Boxes of a picture, and the settings of non-maximum suppression (NMS)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Suppression:
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """One row for each box and class with a score above zero, sorted by falling score."""
+    """One row for each box and class with a score above zero, sorted by descending score."""
 
     xywh: Array  # (n, 4) float32: centre and size relative to the picture, not clipped to it
     scores: Array  # (n,) float32
@@ -67,7 +67,7 @@ NO_BOXES = Boxes(*_NONE)
 
 
 class _NotNumbers(Boxes):
-    """The boxes of a picture whose scores are not finite: empty, and still itself after take()."""
+    """The empty boxes of a picture whose scores are not finite; take() returns the same object."""
 
     def take(self, rows: Array | slice) -> Boxes:
         return self

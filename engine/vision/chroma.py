@@ -1,12 +1,12 @@
 """Upsample the chroma of 4:4:0 JPEGs with the rounding of darknet's decoder.
 
-These files store chroma at half height. Both decoders weight a stored row a[k] and its neighbour
+These files store chroma at half height. Both decoders weight a stored row a[k] and its neighbour by
 3 to 1. libjpeg-turbo computes
     above[k] = (3 a[k] + a[k-1] + 1) >> 2          below[k] = (3 a[k] + a[k+1] + 2) >> 2
 and stb_image, which darknet uses, adds 2 in both. The difference moves scores by up to 0.01.
 
 The stored rows can be recovered from libjpeg's output: above[0] is a[0], and above[k] + below[k-1]
-is exactly a[k] + a[k-1]. The sums wrap around at 256, which the differences undo.
+is exactly a[k] + a[k-1]. The sums wrap around at 256, which the differences cancel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SAMPLING_440 = [(1, 1, 2), (2, 1, 1), (3, 1, 1)]  # component, horizontal and vertical samples
 
-_BAND_PIXELS = 1 << 18  # converted at a time
+_BAND_PIXELS = 1 << 18  # pixels converted at a time
 
 # JFIF: R = Y + 1.402 (Cr - 128), G = Y - 0.344136 (Cb - 128) - 0.714136 (Cr - 128),
 # B = Y + 1.772 (Cb - 128)
@@ -36,7 +36,7 @@ _YCBCR_TO_RGB = (
 
 
 def has_440_chroma(image: Image.Image) -> bool:
-    """Return whether an opened, not yet loaded picture is such a JPEG."""
+    """Return whether an opened, not yet loaded picture is a 4:4:0 JPEG."""
     from PIL import features
 
     return (
@@ -57,7 +57,7 @@ def load_440(image: Image.Image) -> Image.Image:
     round_as_darknet(values)
     converted = Image.new("RGB", image.size)
     rows = max(_BAND_PIXELS // image.width, 1)
-    for top in range(0, image.height, rows):  # in parts, because a conversion makes two copies
+    for top in range(0, image.height, rows):  # in bands, because a conversion makes two copies
         part = Image.fromarray(values[top : top + rows]).convert("RGB", _YCBCR_TO_RGB)
         converted.paste(part, (0, top))
     return converted

@@ -12,7 +12,7 @@ from engine.files.naming import shown
 
 
 class TypedClass(str):
-    """A class as users type it: a name, or the number of a class if no class has that name."""
+    """A class as users type it: a name, or a class number if no class has that name."""
 
     __slots__ = ()
 

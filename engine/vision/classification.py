@@ -41,15 +41,15 @@ class Classification:
     path: str | None = None
     timing: Mapping[str, float] = field(default_factory=dict)  # milliseconds of each stage
     top_k: int = 5
-    frame: Frame | None = None  # of the video `path`, if it is one
-    stamp: Stamp | None = field(default=None, repr=False)  # of the file `path`
-    picture: Picture | None = field(default=None, repr=False)  # if it was to be kept
+    frame: Frame | None = None  # if `path` is a video
+    stamp: Stamp | None = field(default=None, repr=False)  # stamp of the file `path`
+    picture: Picture | None = field(default=None, repr=False)  # if it was requested
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "picture": None}  # a pickle is small, as that of a Result
+        return {**self.__dict__, "picture": None}  # keeps pickles small, as in Result
 
     def top(self, count: int | None = None) -> list[Ranked]:
-        """Return the best classes by falling score, then by class id."""
+        """Return the best classes by descending score, then by class id."""
         count = self.top_k if count is None else max(0, count)
         best = np.argsort(-self.probabilities, kind="stable")[:count]
         return [

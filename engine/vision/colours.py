@@ -6,7 +6,7 @@ import colorsys
 
 Colour = tuple[int, int, int]
 
-_GOLDEN_RATIO = 0.6180339887498949  # steps the hue so that neighbouring ids look different
+_GOLDEN_RATIO = 0.6180339887498949  # hue step that makes neighbouring ids look different
 _BLACK, _WHITE = (0, 0, 0), (255, 255, 255)
 
 

@@ -1,8 +1,9 @@
-"""Tell which pictures were decoded in spite of damage, as browsers and darknet decode them.
+"""Detect damage in pictures that were decoded nevertheless, as in browsers and darknet.
 
-Pillow accepts a PNG whose pixels end early, and a JPEG whose middle was overwritten. Both are found
-by their structure. In place of blocks that a JPEG lacks libjpeg puts grey: they are found by a
-decoder that uses additional data. Other damage of a JPEG, such as zeros, is not found.
+Pillow accepts a PNG whose pixels end early, and a JPEG whose middle was overwritten. The structure
+of the file reveals both. libjpeg fills missing blocks of a JPEG with grey: they are detected by
+whether a decoder consumes data appended to the file. Other damage in a JPEG, such as zeros, is not
+found.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _IHDR = struct.Struct(">IIBBxxB")
 _IHDR_PLACE = 16
 _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2))
-_LAST_PASS = (0, 1, 1, 2)  # x, y and their steps
+_LAST_PASS = (0, 1, 1, 2)  # x and y, and their steps
 _BLOCK = 1 << 16
 
 _JPEG = b"\xff\xd8\xff"
@@ -36,13 +37,13 @@ _BLOCK_SIDE = 8
 _GREY = range(127, 130)  # 128, with the rounding of the conversion to luma
 _END = b"\xff\xd9"
 _RESTARTS = tuple(bytes((0xFF, 0xD0 + number)) for number in range(8))
-_CODED = b"\x55" * 1024  # data that a decoder uses only where blocks are missing
+_CODED = b"\x55" * 1024  # data that a decoder consumes only if blocks are missing
 
 
 def describe(content: bytes, image: Image.Image | None) -> str | None:
-    """Return what is wrong with an encoded picture that was decoded, or None.
+    """Return what is wrong with an encoded picture that could be decoded, or None.
 
-    Without an image it is a JPEG whose decoder has not missed any data.
+    `image` is None for a JPEG whose decoder has not missed any data.
     """
     if content.startswith(_JPEG):
         return _damage_of_jpeg(content, image)
@@ -50,7 +51,7 @@ def describe(content: bytes, image: Image.Image | None) -> str | None:
 
 
 def _damage_of_png(content: bytes, image: Image.Image) -> str | None:
-    """Count the bytes of pixels, but only if the rows that come last are black."""
+    """Count the bytes of pixels, but only if the last rows in the file are black."""
     width, height, depth, colour, is_interlaced = _IHDR.unpack_from(content, _IHDR_PLACE)
     row = height - 1 - (is_interlaced and height % 2 and height > 1)  # its last pass has odd rows
     if image.size != (width, height) or colour not in _SAMPLES:
@@ -94,9 +95,9 @@ def _image_data(content: bytes) -> Iterator[bytes]:
 
 
 def _damage_of_jpeg(content: bytes, image: Image.Image | None) -> str | None:
-    """Look for what cannot be in or between the scans: other markers, data after a segment.
+    """Look for what is invalid in or between the scans: other markers, data after a segment.
 
-    At the end of a single scan whose last block is grey, look for missing data.
+    If the last block of a single scan is grey, look for missing data.
     """
     place, scans = 2, 0
     for _ in range(_MAX_SEGMENTS):
@@ -124,7 +125,7 @@ def _damage_of_jpeg(content: bytes, image: Image.Image | None) -> str | None:
 def _is_last_block_grey(image: Image.Image) -> bool:
     """Return whether the blocks of luma, or of black, at the bottom right may be missing.
 
-    Colours may come from the chroma of blocks next to it, which a decoder blends.
+    Only luma counts, because a decoder blends the chroma of adjacent blocks.
     """
     width, height = image.size
     left, top = (each - 1 - (each - 1) % _BLOCK_SIDE for each in image.size)
@@ -134,8 +135,8 @@ def _is_last_block_grey(image: Image.Image) -> bool:
 
 
 def _lacks_blocks(content: bytes, end: int) -> bool:
-    """Return whether a decoder uses more data than a JPEG has before its end marker."""
-    while content[end - 1] == _FILL:  # before the marker, or a half of an escaped byte
+    """Return whether a decoder consumes more data than a JPEG has before its end marker."""
+    while content[end - 1] == _FILL:  # padding before the marker, or half of an escaped byte
         end -= 1
     _, last = max((content.rfind(each, 0, end), number) for number, each in enumerate(_RESTARTS))
     restart = _RESTARTS[(last + 1) % len(_RESTARTS)]  # the missing blocks may begin after it
@@ -145,7 +146,7 @@ def _lacks_blocks(content: bytes, end: int) -> bool:
 
 
 def _small(content: bytes) -> bytes:
-    """Decode the means of the blocks, which takes less time and 2 % of the memory."""
+    """Decode only the means of the blocks, which is faster and takes 2 % of the memory."""
     small = open_image(content, "picture")
     width, height = small.size
     small.draft(None, (max(width // _BLOCK_SIDE, 1), max(height // _BLOCK_SIDE, 1)))

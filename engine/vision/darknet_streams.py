@@ -1,4 +1,4 @@
-"""How darknet's -json_port and -mjpeg_port frame what they send: an HTTP answer without an end."""
+"""The framing of darknet's -json_port and -mjpeg_port: an endless HTTP response."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Framing:
     last: bytes = b""
 
     def header(self, **more: str) -> bytes:
-        """Return the head of the answer; keyword arguments are headers, with _ for -."""
+        """Return the head of the response; keyword arguments are headers, with _ for -."""
         headers = {"Content-Type": self.content_type, **more}
         lines = (f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
         return _HEADER.format("".join(lines)).encode()

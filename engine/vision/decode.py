@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 Admit: TypeAlias = "Callable[[ImageFile], None]"
 
 _JPEG = b"\xff\xd8\xff"
-# libjpeg makes the rest of a picture grey at an end marker. Zeros complete a symbol or a segment
-# inside which some files break off.
+# libjpeg fills the rest of a picture with grey at an end marker. Zeros complete a symbol or a
+# segment inside which some files break off.
 _ENDS = (b"\xff\xd9", bytes(64) + b"\xff\xd9")
 LENIENT_HINT = ". To read a JPEG that lacks its end: detect --lenient, load(lenient=True)"
 _RAISE_LIMIT = ", or raise the limit: detect --max-pixels, load(max_pixels=...)"
@@ -39,7 +39,7 @@ class Decoded(NamedTuple):
     """A decoded picture: either Pillow's image is loaded, or its pixels are in an array."""
 
     image: Image.Image
-    orientation: int  # of its EXIF, from 1 (upright) to 8
+    orientation: int  # EXIF orientation from 1 (upright) to 8
     pixels: Array | None = None
 
 
@@ -55,9 +55,9 @@ def decode(
 ) -> Decoded:
     """Decode the first frame.
 
-    Pillow has already applied the orientation of a TIFF, but of no other format. With `lenient` a
-    JPEG may lack its end; `hint` says where to ask for that. Pixels that do not become Pillow's
-    lie in an array from `make`.
+    Pillow has already applied the orientation of a TIFF, but not of other formats. With `lenient`,
+    a JPEG may be truncated; `hint` says how to request that. Pixels that are not in a Pillow image
+    are in an array from `make`.
     """
     is_jpeg = content.startswith(_JPEG)
     hint = hint if is_jpeg and not lenient else ""
@@ -93,7 +93,7 @@ def _decode(
 ) -> Decoded:
     image = open_image(content, name)
     check_size(*image.size, name, max_pixels=max_pixels)
-    if admit is not None:  # untrusted: by Pillow alone, whose use of memory is known
+    if admit is not None:  # untrusted: only Pillow, whose memory use is known
         admit(image)
     elif (pixels := decode_whole(content, image, make)) is not None:
         return Decoded(image, _orientation(image), pixels)
@@ -118,7 +118,7 @@ def open_image(content: bytes, name: str) -> ImageFile:
     with _QUIET:
         try:
             return opener(BytesIO(content), name)
-        # For a damaged file Pillow raises almost any type of exception.
+        # For a damaged file, Pillow may raise almost any type of exception.
         except Exception as error:
             raise decode_error(name, error) from error
 
@@ -167,9 +167,9 @@ def _orientation(image: Image.Image) -> int:
 class _Quiet:
     """Suppress Pillow's warnings while any thread is inside.
 
-    warnings.catch_warnings saves and restores a list of the whole process, which overlapping
-    threads would corrupt. So only the first thread to enter and the last to leave change it.
-    An interrupt at any line costs no later picture: threads are listed and not counted.
+    warnings.catch_warnings saves and restores a process-wide list, which overlapping threads would
+    corrupt. So only the first thread to enter and the last to leave change it. Threads are listed
+    rather than counted, so that an interrupt at any line does no lasting harm.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """The connection between a DecodePool and one of its worker processes.
 
-Messages are fixed headers in struct's notation. Pictures and pixels pass through a file in memory
-that both processes hold open, or through the socket where the system lacks such files.
+Messages are fixed headers in struct's notation. Encoded pictures and pixels pass through a memory
+file that both processes hold open, or through the socket where the system lacks such files.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 GO, STOP = b"G", b"S"  # the answers to Kind.SIZE
-READY, SIZE, PIXELS, ERROR = range(4)  # what a reply is
+READY, SIZE, PIXELS, ERROR = range(4)  # kinds of replies
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")  # Pillow's names, by number
 
 MAX_TEXT_BYTES = 1 << 16
 MAX_PROFILE_BYTES = 4 << 20
-_KEPT_BYTES = 1 << 20  # of the file, so that small pictures need no new memory
+_KEPT_BYTES = 1 << 20  # file size to keep, so that small pictures need no new memory
 
 _JOB = struct.Struct("<QQBBBH")
 _REPLY = struct.Struct("<BIIBBBQddII")
@@ -42,15 +42,15 @@ class Reply(NamedTuple):
     """What a worker answers; the meaning of the fields depends on `kind`.
 
     SIZE has the size before rotation, the format and the memory that decoding needs; PIXELS has the
-    shape and what a Picture holds besides; ERROR has its text.
+    shape and the other fields of a Picture; ERROR has its text.
     """
 
     kind: int
     width: int = 0
     height: int = 0
-    channels: int = 0  # of SIZE: the number of the format
+    channels: int = 0  # for SIZE: the number of the format
     is_float: bool = False
-    orientation: int = 1  # of the EXIF
+    orientation: int = 1  # EXIF orientation
     needed: int = 0  # bytes
     dpi: tuple[float, float] = (0.0, 0.0)
     profile: bytes = b""
@@ -69,7 +69,7 @@ class Reply(NamedTuple):
 class Channel:
     """One end of a connection; `file` is a descriptor, or -1 if the socket carries everything.
 
-    A peer that has ended or does not keep to the protocol causes OSError, EOFError or ValueError.
+    A peer that has ended or violates the protocol causes OSError, EOFError or ValueError.
     """
 
     def __init__(self, connection: socket.socket, file: int) -> None:
@@ -135,7 +135,7 @@ class Channel:
             self._receive_into(view)
             return pixels
         place = 0
-        while place < len(view):  # a mapped file could be cut while it is read, which is a SIGBUS
+        while place < len(view):  # not mapped: truncation while reading would cause SIGBUS
             count = os.preadv(self._file, [view[place:]], place)
             if not count:
                 raise EOFError
@@ -162,7 +162,7 @@ class Channel:
         self._connection.sendall(head)
 
     def _trim(self) -> None:
-        """Free the memory of a large payload that was read."""
+        """Free the memory of a large payload after reading it."""
         if os.fstat(self._file).st_size > _KEPT_BYTES:
             os.ftruncate(self._file, 0)
 
@@ -184,7 +184,7 @@ def _bytes_of(pixels: NDArray[Any]) -> memoryview:
 
 
 def make_file() -> int:
-    """Return a descriptor of a new file in memory, or -1 if the system has none."""
+    """Return a descriptor of a new memory file, or -1 if the system has none."""
     if not _HAS_FILES:
         return -1
     if hasattr(os, "memfd_create"):

@@ -1,4 +1,4 @@
-"""Decode untrusted pictures in processes that are killed and replaced beyond their limits."""
+"""Decode untrusted pictures in processes that are killed and replaced if they exceed limits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MIN_PROCESSES = 2
 _MAX_PROCESSES = 16
 _START_SECONDS = 60.0
 _END_SECONDS = 5.0
-_WALL_SECONDS_PER_SECOND = 15.0  # of processor time, on a busy machine
+_WALL_SECONDS_PER_SECOND = 15.0  # wall time per processor time, on a busy machine
 _MIN_WALL_SECONDS = 5.0
 
 _log = logging.getLogger("engine")
@@ -49,10 +49,10 @@ _log = logging.getLogger("engine")
 class DecodeLimits:
     """Limits on the cost of one picture in a worker process.
 
-    `extra_bytes` come on top of what its header says that decoding takes.
+    `extra_bytes` are allowed in addition to the needs computed from its header.
     """
 
-    seconds: float = 2.0  # of processor time, for the header and for the pixels
+    seconds: float = 2.0  # processor time, for the header and for the pixels
     extra_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class DecodeLimits:
 
 
 class Opened(NamedTuple):
-    """What the header of a picture says, and the bytes that decoding it needs."""
+    """The content of a picture's header, and the bytes that decoding needs."""
 
     width: int
     height: int
@@ -75,9 +75,9 @@ Admit = Callable[[Opened], None]
 
 
 def usual_count(processors: int) -> int:
-    """Return the number of processes for a number of processors.
+    """Return the default number of processes for a number of processors.
 
-    With at least two, one slow picture does not delay all others.
+    It is at least two, so that one slow picture does not delay all others.
     """
     return min(max(processors, _MIN_PROCESSES), _MAX_PROCESSES)
 
@@ -85,8 +85,8 @@ def usual_count(processors: int) -> int:
 class DecodePool:
     """Up to `count` worker processes, which any number of threads share.
 
-    The first one starts at once, so that it is ready when a network is; others start when they are
-    needed, or with start().
+    The first one starts at once, so that it is ready when a network is; others start on demand, or
+    with start().
     """
 
     def __init__(self, count: int, limits: DecodeLimits | None = None) -> None:
@@ -163,7 +163,7 @@ class DecodePool:
     def _take(self) -> _Worker:
         while True:
             with self._lock:
-                if self._process != os.getpid():  # the processes belong to the parent of this fork
+                if self._process != os.getpid():  # after a fork, the processes belong to the parent
                     self._finalizer.detach()
                     for each in self._workers:
                         each.forget()
@@ -180,7 +180,7 @@ class DecodePool:
             self._give_back(worker)
 
     def _give_back(self, worker: _Worker) -> None:
-        """Keep a worker that is ready for another picture, or replace it."""
+        """Keep a worker if it is ready for another picture, or else replace it."""
         if worker.is_idle and worker.is_alive():
             self._idle.put(worker)
             return
@@ -245,9 +245,9 @@ class _Worker:
         self.forget()
 
     def forget(self) -> None:
-        """Close this process's ends of the connection."""
+        """Close this process's copy of the connection."""
         if self._child.returncode is None:
-            self._child.returncode = 0  # a fork may neither wait for it nor warn about it
+            self._child.returncode = 0  # a forked child must neither wait for it nor warn about it
         for stream in (self._child.stdin, self._child.stderr):
             if stream is not None:
                 with suppress(OSError):
@@ -285,7 +285,7 @@ class _Worker:
             raise EngineError(f"decode: a worker process does not start: {reason}") from None
 
     def _reason(self, error: Exception) -> str:
-        """Return why there are no pixels; ends the process if that is not the reason."""
+        """Return why there are no pixels; wait briefly for the status of an ended process."""
         if isinstance(error, TimeoutError):
             return f"cannot be decoded within {self._wall_seconds:g} s"
         if isinstance(error, EOFError | ConnectionError):
@@ -299,7 +299,7 @@ class _Worker:
 
 
 def _check_shape(reply: Reply, opened: Opened) -> None:
-    """Refuse pixels that would take more memory than was asked for."""
+    """Refuse pixels that would take more memory than announced."""
     is_allowed = {reply.width, reply.height} == {opened.width, opened.height}
     if not is_allowed or reply.channels not in (1, 3, 4):
         raise ValueError("reply: another picture")

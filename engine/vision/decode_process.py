@@ -1,8 +1,8 @@
-"""What all processes that decode pictures have in common: how they start and what they collect.
+"""Code shared by all decoding processes: how they start and what they collect.
 
-They are programs of their own, neither forks nor children of multiprocessing: a fork would copy the
-locks of threads and the state of a GPU, and multiprocessing would import the user's main module.
-They hold Pillow, NumPy and this package's decoder, and nothing of the network.
+They are separate programs, neither forks nor children of multiprocessing: a fork would copy held
+locks and GPU state, and multiprocessing would import the user's main module. They load Pillow,
+NumPy and this package's decoder, and nothing of the network.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def command(module: str, arguments: Sequence[str]) -> list[str]:
 
 
 def prepare() -> None:
-    """Leave signals to the starting program; have the system end this process before that."""
+    """Leave signals to the parent program; make Linux's OOM killer prefer this process."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the terminal sends them to a whole group
         signal.signal(number, signal.SIG_IGN)
     with suppress(OSError):  # not Linux

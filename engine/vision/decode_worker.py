@@ -37,7 +37,7 @@ if sys.platform != "win32":
     import resource
 
 _STATM = Path("/proc/self/statm")
-_IMPORTED_FOR_LAB = 32 << 20  # ImageCms and its library, mapped at the first such picture
+_IMPORTED_FOR_LAB = 32 << 20  # ImageCms and its library, mapped for the first LAB picture
 
 
 def main(seconds: str, extra_bytes: str, connection: str, file: str) -> None:
@@ -93,7 +93,7 @@ class _Worker:
         except MemoryError:
             reason = "does not fit into memory"
             return Reply(ERROR, text=f"{job.name}: picture: {reason}"), None
-        except (OSError, EOFError):  # of the channel: Pillow's own become ImageErrors
+        except (OSError, EOFError):  # from the channel: Pillow's become ImageErrors
             raise
         except Exception as error:
             return Reply(ERROR, text=str(decode_error(job.name, error))), None
@@ -104,7 +104,7 @@ class _Worker:
     def _read(self, job: Job, content: bytes) -> Picture:
         from engine.vision.formats import READABLE, format_of_extra
 
-        if kind := format_of_extra(content):  # more code than is trusted with such files
+        if kind := format_of_extra(content):  # its decoders are not trusted with such files
             got = f"expected {READABLE}, got {kind}, which is not read from untrusted sources"
             raise ImageError(f"{job.name}: picture: {got}. Convert it to JPEG or PNG.")
         picture = read_encoded(
@@ -115,14 +115,15 @@ class _Worker:
             lenient=job.lenient,
             admit=lambda image: self._admit(image, len(content)),
         )
-        # Floats become three channels in the pool's process, because they take 12 bytes a pixel.
+        # Floats are expanded to three channels in the pool's process, as they take 12 bytes a
+        # pixel.
         if picture.pixels.dtype == np.uint8 and job.channels in PICTURE_CHANNELS:
             picture = picture.with_channels(job.channels)
         return picture
 
     def _admit(self, image: decoding_memory.Opened, length: int) -> None:
         """Ask the pool whether it has memory for this picture."""
-        if self._admitted == image.size:  # a JPEG without its end is opened again
+        if self._admitted == image.size:  # a truncated JPEG is opened again
             return
         width, height = image.size
         needed = decoding_memory.of_picture(image, length)
@@ -144,7 +145,7 @@ class _Worker:
         )
 
     def _limit(self, needed: int) -> None:
-        """Let this process take `needed` bytes more than now, and its seconds from now on."""
+        """Limit this process to `needed` more bytes, and to its seconds from now on."""
         if sys.platform == "win32":  # the pool limits the time
             return
         signal.setitimer(signal.ITIMER_PROF, self._seconds)
@@ -161,7 +162,7 @@ class _Worker:
 
 
 def _silence_libraries() -> None:
-    """Drop what C libraries print about damaged pictures."""
+    """Discard what C libraries print about damaged pictures."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
     os.close(nothing)

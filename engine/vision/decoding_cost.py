@@ -1,8 +1,8 @@
 """Refuse files that a decoder would read for much longer than their size suggests.
 
-Pillow reads headers, and some whole formats, in Python with the interpreter's lock held. A few
-bytes can make it loop for minutes. Each check here walks the same structure with a bound on its
-steps, so that an ordinary file costs microseconds and a hostile one is refused in milliseconds.
+Pillow reads headers, and some entire formats, in Python with the GIL held. A few bytes can make it
+loop for minutes. Each check here walks the same structure with a bound on its steps, so that an
+ordinary file costs microseconds and a hostile one is refused in milliseconds.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from engine.errors import ImageError
 
 _MAX_STEPS = 1 << 14  # segments, chunks and blocks that Pillow reads in Python, at 10 us each
-_MAX_JUNK_BYTES = 1 << 17  # that Pillow skips one by one
+_MAX_JUNK_BYTES = 1 << 17  # junk that Pillow skips byte by byte
 _BYTES_PER_PNG_CHUNK = 4096  # large pictures have more chunks than _MAX_STEPS
-_MAX_SCANS = 16  # of a progressive JPEG of any size
+_MAX_SCANS = 16  # allowed in a progressive JPEG of any size
 _MAX_SCANNED_PIXELS = 1 << 31
 _MAX_RLE_WORK = 1 << 22  # pixels and bytes
 _MAX_PLAIN_SAMPLES = 3 << 20
@@ -32,7 +32,7 @@ _MAX_TIFF_TAGS = 4096
 _SOS = 0xDA
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SEQUENTIAL = frozenset((0xC0, 0xC1))  # with Huffman coding
-_LONE = frozenset((0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)))  # without a length
+_LONE = frozenset((0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)))  # markers without a length
 
 _PPM_SPACE = rb"(?:[ \t\n\v\f\r]|#[^\r\n]*[\r\n])"
 _PPM_HEADER = re.compile(rb"P([1-6])" + (_PPM_SPACE + rb"+(\d{1,10})") * 2)
@@ -53,8 +53,9 @@ def affordable(content: bytes, name: str) -> bytes:
 def _jpeg(content: bytes, name: str) -> bytes:
     """Check all segments before the first scan, and the number of scans.
 
-    A decoder reads a single scan of a sequential picture if that has all components, and refuses
-    a second one. Most files are such, and the search for further scans takes longer than the rest.
+    If the first scan of a sequential picture has all components, a decoder reads only that one and
+    refuses a second. This holds for most files, and searching for further scans takes longer than
+    the rest.
     """
     place, steps, junk, pixels = 2, 0, 0, 0
     sequential = 0  # components of a sequential frame
@@ -130,7 +131,7 @@ def _bmp(content: bytes, name: str) -> bytes:
 
 
 def _ppm(content: bytes, name: str) -> bytes:
-    """Check plain text, and scale samples whose maximum Pillow would scale one by one."""
+    """Check plain-text files, and scale samples that Pillow would scale one by one."""
     header = _PPM_HEADER.match(content, 0, _MAX_PPM_HEADER)
     if header is None:
         if len(content) > _MAX_PPM_HEADER:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 _BYTES_PER_PIXEL = 12
 _MORE_BYTES_PER_PIXEL = {
-    ("WEBP", "RGB"): 9,  # libwebp composes animations on two canvases, even of one frame
+    ("WEBP", "RGB"): 9,  # libwebp composes animations, even with one frame, on two canvases
     ("WEBP", "RGBA"): 9,
     ("TIFF", "F"): 5,  # three float32, made from one
 }  # by Pillow's format and mode
@@ -29,13 +29,13 @@ class Opened(Protocol):
 
 
 def of_header(content: bytes) -> int:
-    """Return the bytes that opening an encoded picture takes, with its own."""
+    """Return the bytes needed to open an encoded picture, including its content."""
     copies = 3 if content.startswith(b"P") else 2  # the samples of a PPM may be scaled first
     return copies * len(content)
 
 
 def of_picture(opened: Opened, length: int) -> int:
-    """Return the bytes that decoding takes, with the `length` bytes of the encoded picture."""
+    """Return the bytes needed for decoding, including the `length` bytes of the encoded picture."""
     width, height = opened.size
     more = _MORE_BYTES_PER_PIXEL.get((opened.format or "", opened.mode), 0)
     return width * height * (_BYTES_PER_PIXEL + more) + 2 * length

@@ -46,12 +46,12 @@ class Detection:
     class_id: int
     score: float
     box: Box
-    track_id: int | None = None  # the identity of a tracker
-    code: Code | None = None  # what a code says, if codes were read and this one could be
+    track_id: int | None = None  # the identity assigned by a tracker
+    code: Code | None = None  # the code, if codes were read and this one could be
 
     @property
     def text(self) -> str | None:
-        """Text of a code; None if it was not read."""
+        """The text of a code, or None if it was not read."""
         return self.code.text if self.code else None
 
     @property

@@ -1,4 +1,4 @@
-"""Draw boxes and labels on a picture, in sizes that follow the picture's."""
+"""Draw boxes and labels on a picture, in sizes that depend on the picture's."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Rectangle = tuple[float, float, float, float]
 
 _MIN_TEXT_SIZE = 11
 _MIN_CROWDED_TEXT_SIZE = 9
-_TEXT_SHARE = 40  # of the usual text size in the mean side of a picture
-_LETTER_AREA = 0.75  # of a label for each letter, in squares of the text's size
+_TEXT_SHARE = 40  # mean side of a picture, in units of the usual text size
+_LETTER_AREA = 0.75  # label area per letter, relative to the squared text size
 # tried in order if a label has characters that Pillow's default font lacks
 _FALLBACK_FONTS = (
     "DejaVuSans.ttf",
@@ -32,8 +32,8 @@ _FALLBACK_FONTS = (
     "msyh.ttc",
     "Arial Unicode.ttf",
 )
-_MAX_CHARACTERS = 8  # that fit into a square of a line's height, with combining marks
-_OUTLINE: Colour = (255, 0, 200)  # rare in print, and next to no colour of a class
+_MAX_CHARACTERS = 8  # per square of a line's height, with combining marks
+_OUTLINE: Colour = (255, 0, 200)  # rare in print, and unlike the classes' colours
 _MISSING = "\ufffe"  # not a character: a font draws its glyph for missing characters
 
 
@@ -54,11 +54,11 @@ def annotate(
 
     With `in_place` this is `image` itself, which must be RGB: a copy takes 4 bytes a pixel.
 
-    An empty caption draws no label. By default sizes follow the size of the picture, and lines and
-    letters are smaller where many labels share it. A label for which there is no place next to its
-    box shows its short caption, or is left out; the first one is always drawn. `outlines` are the
-    corners of polygons, such as the sides of turned codes. `tiles` are outlined below everything
-    else, in a colour for each of their sizes.
+    An empty caption draws no label. By default, sizes depend on the size of the picture, and lines
+    and letters are smaller where labels are dense. A label without room next to its box shows its
+    short caption, or is omitted; the first one is always drawn. `outlines` are the corners of
+    polygons, such as rotated codes. `tiles` are outlined below everything else, with a colour for
+    each size.
     """
     image = image if in_place else image.convert("RGB")
     side = sum(image.size) / 2
@@ -118,8 +118,8 @@ def draw_text(
 ) -> Rectangle:
     """Draw text on a background of `colour` near a point; return the area that it takes.
 
-    The text is inside the picture, in several lines if it is too wide, and moves up or down from
-    the areas `taken` that it would cover.
+    The text stays inside the picture, is broken into lines if it is too wide, and moves up or down
+    to avoid the areas `taken`.
     """
     size = max(_MIN_TEXT_SIZE, round(sum(image.size) / 2 / _TEXT_SHARE))
     visible = text[: _max_length(image.size, size)]
@@ -151,7 +151,7 @@ def draw_text(
 
 
 def text_mask(text: str, size: int) -> Image.Image:
-    """Return how far text covers each pixel of its label, as a grey image with the margins."""
+    """Return the coverage of each pixel of a label by its text, as a grey image with margins."""
     font, text = _font_for("".join(each if each.isprintable() else " " for each in text), size)
     x0, y0, width, height, margin = _extent(font, text, size)
     mask = Image.new("L", (width, height))
@@ -172,7 +172,7 @@ def _lines(font: Font, text: str, width: float) -> list[str]:
 
 
 def _extent(font: Font, text: str, size: int) -> tuple[float, float, int, int, int]:
-    """Return the corner of a text in its font, and the sides and margin of its label."""
+    """Return the corner of a text in its font, and the size and margin of its label."""
     x0, y0, x1, y1 = font.getbbox(text)
     _, line_top, _, line_bottom = font.getbbox("Hg")  # gives all labels the same height
     y0, y1 = min(y0, line_top), max(y1, line_bottom)
@@ -181,7 +181,7 @@ def _extent(font: Font, text: str, size: int) -> tuple[float, float, int, int, i
 
 
 def _max_length(size: tuple[int, int], text_size: int) -> int:
-    """Return the number of characters that may be visible in a label."""
+    """Return the maximum number of characters that can be visible in a label."""
     return max(1, _MAX_CHARACTERS * size[0] // text_size)
 
 

@@ -1,4 +1,4 @@
-"""Encode pictures in the format that a file's extension stands for."""
+"""Encode pictures in the format given by a file's extension."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def encode(image: Image.Image, path: str | Path) -> bytes:
         raise InputError(f"{name}: cannot be written as {kind}: {limit}, {got}")
     buffer = io.BytesIO()
     try:
-        # Pillow takes these from `info` for some formats only, and ignores what a format lacks.
+        # Pillow takes these from `info` only for some formats, and ignores them where unsupported.
         options = {key: image.info[key] for key in ("icc_profile", "dpi") if key in image.info}
         image.save(buffer, kind, **options, **({"quality": 92} if kind == "JPEG" else {}))
     except (OSError, ValueError) as error:  # for example, Pillow was built without the format
@@ -43,6 +43,6 @@ def fits(size: tuple[int, int], path: str | Path) -> bool:
 
 
 def format_of(path: str | Path) -> str | None:
-    """Return the format that an extension stands for, or None if it is not supported."""
+    """Return the format of an extension, or None if it is not supported."""
     kind = Image.registered_extensions().get(Path(path).suffix.lower())
     return kind if kind in _FORMATS else None

@@ -1,4 +1,4 @@
-"""Extensions of files of pictures and videos."""
+"""File extensions of pictures and videos."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _UNSUPPORTED = {**_OF_THE_EXTRA, ".jxl": "JPEG XL", ".tga": "TGA"}
 
 @lru_cache(maxsize=1)
 def has_extra() -> bool:
-    """Return whether the extra is installed, by which HEIC, AVIF and JPEG 2000 are read."""
+    """Return whether the extra for HEIC, AVIF and JPEG 2000 is installed."""
     return find_spec("pillow_heif") is not None
 
 
@@ -72,12 +72,12 @@ def unsupported_format(name: str) -> str | None:
 
 
 def needs_extra(kind: str) -> bool:
-    """Return whether the extra, which is not installed, reads this format."""
+    """Return whether this format needs the extra, which is not installed."""
     return kind in _OF_THE_EXTRA.values()
 
 
 def is_picture(name: str) -> bool:
-    """Tell by its name whether a file is a picture; hidden files (macOS's ._*.jpg) are not."""
+    """Return whether a file is a picture by its name; hidden files (macOS's ._*.jpg) are not."""
     suffix = stem_and_suffix(name)[1].lower()
     is_known = suffix in PICTURE_EXTENSIONS or (suffix in _OF_THE_EXTRA and has_extra())
     return is_known and not name.startswith(".")

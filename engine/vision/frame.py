@@ -14,4 +14,4 @@ class Frame:
     number: int  # counted from 0, including skipped frames
     seconds: float  # since the first frame of the video
     rate: Fraction  # frames per second
-    pixel_aspect: Fraction = Fraction(1)  # the width of a pixel by its height, when it is shown
+    pixel_aspect: Fraction = Fraction(1)  # displayed width / height of a pixel

@@ -1,7 +1,7 @@
 """Hide what was found in a picture, so that it cannot be recovered from the result.
 
-Both ways keep a few average colours of the box, coarsely rounded, and nothing else: a blur that is
-computed from the pixels themselves could be undone in part.
+Both ways keep only a few coarsely rounded average colours of the box: a blur of the actual pixels
+could be partly undone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from engine.vision.detection import Box
 Way = Literal["blur", "pixelate"]
 WAYS: tuple[Way, ...] = ("blur", "pixelate")
 
-EVERY = "all"  # also where a class has this name: nothing is left visible by mistake
+EVERY = "all"  # even if a class has this name, so that nothing is left visible by mistake
 
-_MARGIN = 0.1  # around a box on each side, as boxes are not exact, relative to its side
+_MARGIN = 0.1  # on each side of a box, relative to its size, as boxes are inexact
 _LEAST_MARGIN = 2  # pixels
 _MOST_CELLS = {"blur": 4, "pixelate": 8}  # along a side
-_LEAST_CELL = 8  # pixels, so that few cells remain of a small box
+_LEAST_CELL = 8  # pixels, so that a small box has few cells
 _ROUNDED = [value // 16 * 16 + 8 for value in range(256)] * 3  # 16 levels of each colour
 
 
@@ -49,7 +49,7 @@ def hidden_classes(
 
 
 def hides_any(classes: Collection[int]) -> bool:
-    """Return whether there is a class to hide; all of them are not counted."""
+    """Return whether there is a class to hide; the set of all classes is empty."""
     return bool(classes) or isinstance(classes, _Every)
 
 
@@ -60,7 +60,7 @@ def refuse_missed(
     names: Sequence[str],
     by: str,
 ) -> None:
-    """Raise if classes to hide are not among those that a detector returns; `by` left them out."""
+    """Raise if the detector does not return the classes to hide; `by` excluded them."""
     if sought is None:
         return
     if isinstance(hidden, _Every):
@@ -80,7 +80,7 @@ class _Every(frozenset[int]):
 
 
 def hide(image: Image.Image, boxes: Iterable[Box], way: Way) -> None:
-    """Change an RGB image so that nothing inside of the boxes, or near their edges, is seen."""
+    """Change an RGB image so that nothing inside the boxes, or near their edges, is visible."""
     for box in boxes:
         if area := _area(box, image.size):
             image.paste(_hidden(image.crop(area), way), area)

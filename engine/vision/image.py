@@ -34,20 +34,20 @@ from engine.vision.pixels import from_array, from_image, with_channels
 from engine.vision.turbo_jpeg import MakePixels, new_pixels
 
 if TYPE_CHECKING:
-    from PIL import Image  # as slow to import as NumPy, and not needed for arrays
+    from PIL import Image  # slow to import, and not needed for arrays
 
     from engine.vision.frame import Frame
 
 _log = logging.getLogger("engine")
 _BLOCK = 1 << 20
 _MAX_PROFILE_BYTES = 4 << 20
-_MAX_DPI = 65535  # the maximum of a JPEG
+_MAX_DPI = 65535  # maximum in a JPEG
 _HINTS = {
     "~": " The name begins with ~, which only a shell expands.",
     "#": " A list has no comments: each of its lines is a name, as for darknet.",
 }
 _STORE_HINT = " Only --ray reads from stores such as s3://."
-_FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange width and height
+_FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on swap width and height
 
 
 class ArrayLike(Protocol):
@@ -88,22 +88,22 @@ class Picture:
 
     pixels: Array
     path: str | None = None
-    icc_profile: bytes | None = field(default=None, repr=False)  # of the RGB pixels
+    icc_profile: bytes | None = field(default=None, repr=False)  # for the RGB pixels
     dpi: tuple[float, float] | None = None
-    damage: str | None = None  # what is wrong with a file that was decoded nevertheless
-    orientation: int = 1  # of the file's EXIF, whether or not it was applied
-    frame: Frame | None = None  # if it is one of a video
-    stamp: Stamp | None = field(default=None, repr=False)  # of the file, when it was read
+    damage: str | None = None  # damage of a file that was decoded nevertheless
+    orientation: int = 1  # EXIF orientation of the file, whether applied or not
+    frame: Frame | None = None  # if the picture is a frame of a video
+    stamp: Stamp | None = field(default=None, repr=False)  # the file's stamp when it was read
 
     @classmethod
     def of(cls, pixels: Array) -> Picture:
-        """Return the picture of an array, faster than by the __init__ of a frozen dataclass."""
+        """Return the picture of an array, avoiding the slow __init__ of a frozen dataclass."""
         picture = cls.__new__(cls)
         picture.__dict__["pixels"] = pixels
         return picture
 
     def of_frame(self, frame: Frame) -> Picture:
-        """Say which frame of a video a new picture is, and return it."""
+        """Set the video frame of a newly created picture, and return it."""
         self.__dict__["frame"] = frame
         return self
 
@@ -119,7 +119,7 @@ class Picture:
 
     @property
     def name(self) -> str:
-        """Return what messages begin with: the path, and the number of a frame."""
+        """Return the name in messages: the path, with the number of a frame."""
         name = "picture" if self.path is None else shown(self.path)
         return name if self.frame is None else f"{name}: video: frame {self.frame.number}"
 
@@ -144,7 +144,7 @@ class Picture:
 
 
 class EncodedPicture(Picture):
-    """A picture whose pixels are somewhere else, and are decoded here when something asks."""
+    """A picture whose pixels were decoded elsewhere; they are decoded here only on access."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class EncodedPicture(Picture):
     def _decoded(self) -> Picture:
         decode: Callable[[], Picture] = self.__dict__["_decode"]
         decoded = decode()
-        del self.__dict__["_decode"]  # and with it the encoded picture
+        del self.__dict__["_decode"]  # releases the encoded picture
         return decoded
 
     @property
@@ -197,11 +197,11 @@ class Encoded:
 
     content: bytes
     path: str | None = None
-    stamp: Stamp | None = None  # as that of a Picture
+    stamp: Stamp | None = None  # as in a Picture
 
 
 def encoded_of(source: Source) -> Encoded | None:
-    """Return what a path, bytes or a file holds, or None for what is decoded already."""
+    """Return the content of a path, bytes or a file, or None for an already decoded source."""
     if source is None or isinstance(source, Picture) or _is_array(source) or is_image(source):
         return None
     at_once = _content_at_once(source)
@@ -231,7 +231,7 @@ def read(
     The source is the path of a file, an encoded picture as bytes, a file opened in binary mode, a
     Pillow image, or an array. An array is (height, width) or (height, width, channels) of uint8,
     uint16, bool or floats in 0..1, in RGB order unless `bgr`. With `orient` the EXIF orientation is
-    applied. With `lenient` a JPEG may lack its end; what is missing is grey. `decoder` decodes
+    applied. With `lenient`, a JPEG may be truncated; what is missing is grey. `decoder` decodes
     paths, bytes and files.
     """
     if isinstance(source, Picture):
@@ -285,7 +285,7 @@ def are_uniform_arrays(
 
 
 def needs_no_conversion(source: object, channels: int, max_pixels: int | None) -> TypeGuard[Array]:
-    """Detect the fast path of thousands of pictures per second: a valid array in final form."""
+    """Return whether a source is a valid array in its final form, the fast path."""
     if type(source) is not np.ndarray or source.dtype.char != "B" or source.ndim != 3:
         return False
     most = picture_limits.PIXELS if max_pixels is None else max_pixels
@@ -305,9 +305,10 @@ def read_encoded(
     admit: Admit | None = None,
     make: MakePixels = new_pixels,
 ) -> Picture:
-    """Decode an encoded picture with the channels that it has, without a path.
+    """Decode an encoded picture with its own channels; the result has no path.
 
-    `hint` ends the error for a damaged JPEG. The pixels of whole ones may lie in what `make` gives.
+    `hint` ends the error for a damaged JPEG. The pixels of intact ones may be in an array from
+    `make`.
     """
     decoded = decode(
         *(content, name),
@@ -385,38 +386,38 @@ def _is_array(source: object) -> bool:
 def _as_array(source: object, name: str) -> Array:
     try:
         return np.asarray(source)
-    except Exception as error:  # for example another library's array on a device
+    except Exception as error:  # for example, another library's array on a device
         raise ImageError(f"{name}: picture: is no array here: {line_of(error)}") from error
 
 
 def path_of(source: object) -> str | None:
-    """Return the path of a picture, as its result shows it."""
+    """Return the path of a picture for its result."""
     if isinstance(source, np.ndarray):
         return None
     if isinstance(source, str):
-        return str.__str__(source) or None  # of a subclass, such as numpy.str_, too
+        return str.__str__(source) or None  # also for a subclass, such as numpy.str_
     if is_image(source):
         named = getattr(source, "filename", None)
     elif isinstance(source, os.PathLike):
         named = os.fspath(source)
     else:
-        named = getattr(source, "name", None)  # of a file: its path, or its descriptor
+        named = getattr(source, "name", None)  # a file's path or descriptor
     if isinstance(named, bytes):
         return os.fsdecode(named)
     return named if isinstance(named, str) and named else None
 
 
 def _stamp_without_file(source: object) -> Stamp | None:
-    """Return the stamp of a picture that does not come by a path.
+    """Return the stamp of a picture that was not given by a path.
 
-    What else has a name is not the file of that name: a Pillow image may be another page, or have
-    been drawn on, and an open file may be in an archive.
+    An object with a name may differ from the file of that name: a Pillow image may be another page
+    or have been drawn on, and an open file may be in an archive.
     """
     return None if path_of(source) is None else NO_FILE
 
 
 def read_again(path: str, stamp: Stamp | None, *, orient: bool, lenient: bool = False) -> Picture:
-    """Read the picture of a result once more; refuse a file that is no longer the same."""
+    """Read the picture of a result again; refuse a file that has changed."""
     if stamp == NO_FILE:
         hint = "Pass the picture"
         raise ImageError(
@@ -445,9 +446,9 @@ def _content(source: object, name: str) -> tuple[bytes, Stamp | None]:
 
 
 def _content_at_once(source: object) -> tuple[bytes, Stamp] | None:
-    """Return what an ordinary file holds, and its stamp, or None if anything is not as usual.
+    """Return the content and stamp of an ordinary file, or None if anything is unusual.
 
-    Calls that read thousands of files a second spend a third of the time here.
+    This is a fast path: reading thousands of files a second spends a third of the time here.
     """
     if not isinstance(source, str):
         return None
@@ -474,7 +475,7 @@ def _content_of_file(path: str | bytes, name: str) -> tuple[bytes, Stamp]:
         _check_bytes(about.st_size, name)
         with open_without_waiting(path) as file:
             content = file.read(about.st_size + 1)
-            while len(content) > about.st_size and (more := file.read(_BLOCK)):  # it grows
+            while len(content) > about.st_size and (more := file.read(_BLOCK)):  # it has grown
                 content += more
                 _check_bytes(len(content), name)
     except (OSError, ValueError) as error:
@@ -510,7 +511,7 @@ def _content_of_stream(source: Any, name: str) -> bytes:
 
 
 def _first_block(source: Any) -> Any:
-    """Return the first block of a file at its end, after a save or another reading, as Pillow."""
+    """Return the first block; like Pillow, rewind a file left at its end by a save or read."""
     is_seekable = getattr(source, "seekable", None)
     if is_seekable is None:  # mmap before Python 3.13, SpooledTemporaryFile before 3.11
         try:

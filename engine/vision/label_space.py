@@ -1,4 +1,4 @@
-"""The places of labels in a picture: next to their boxes and not on top of each other."""
+"""Placement of labels in a picture: at their boxes, without overlapping each other."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-_CELLS = 8  # in each direction, for how crowded a part of a picture is
-_MAX_TAKEN = 0.35  # of a picture by labels; boxes with lower scores then have none
-_MAX_COVERED = 0.12  # of three by three cells by labels of full size
+_CELLS = 8  # in each direction, to measure label density
+_MAX_TAKEN = 0.35  # share of a picture for labels; the lowest scores get none
+_MAX_COVERED = 0.12  # share of three by three cells for labels of full size
 
 Area = tuple[int, int, int, int]  # left, top, right, bottom pixel
 
 
 class LabelSpace:
-    """A picture, and the areas in it that labels have taken."""
+    """A picture, and the areas taken by labels."""
 
     def __init__(self, size: tuple[int, int], labels: int) -> None:
         self._size = size
@@ -54,7 +54,7 @@ class LabelSpace:
 
 
 def _corners(box: Area, width: int, height: int) -> Iterator[tuple[int, int]]:
-    """Yield the left top corners of a label, from the most to the least usual one."""
+    """Yield the possible top left corners of a label, in order of preference."""
     left, top, right, bottom = box
     at_right, inside_bottom = right - width + 1, bottom - height + 1
     yield from ((left, top - height), (left, top))
@@ -66,14 +66,14 @@ def _corners(box: Area, width: int, height: int) -> Iterator[tuple[int, int]]:
 def scales_of(
     boxes: Sequence[Area], label_areas: Sequence[float], size: tuple[int, int]
 ) -> list[float]:
-    """Return a factor for the letters and lines of each box, below 1 where labels are many.
+    """Return a factor for the letters and lines of each box, below 1 where labels are dense.
 
     `label_areas` are the pixels that the labels would cover at full size.
     """
     if not boxes:
         return []
     edges = np.asarray(boxes)
-    columns = edges[:, 0] * _CELLS // size[0]  # labels are at the left top if there is a place
+    columns = edges[:, 0] * _CELLS // size[0]  # labels are at the top left if there is room
     rows = edges[:, 1] * _CELLS // size[1]
     covered = np.zeros((_CELLS + 2, _CELLS + 2))
     np.add.at(covered, (rows + 1, columns + 1), label_areas)

@@ -1,7 +1,7 @@
 """Find the boxes that touch others, without comparing all pairs.
 
-Boxes lie in a grid. Its cells are as large as most boxes; larger boxes lie in a coarser grid of
-cells twice, four times, … as large. A box covers at most two cells in each direction, so that only
+Boxes are sorted into a grid with cells as large as most boxes; larger boxes go into coarser grids
+with cells twice, four times, … as large. A box covers at most two cells in each direction, so only
 cells around it can hold a box that touches it.
 """
 
@@ -13,10 +13,10 @@ import numpy as np
 
 from engine.arrays import Array
 
-_CELLS = 256  # in a row of the finest grid, at most
-_LEVELS = 9  # up to a single cell
+_CELLS = 256  # maximum per row of the finest grid
+_LEVELS = 9  # the coarsest grid is a single cell
 _BOXES_AT_ONCE = 256
-_PAIRS_AT_ONCE = 1 << 18  # which bounds the memory
+_PAIRS_AT_ONCE = 1 << 18  # bounds the memory
 
 
 class Neighbours:
@@ -47,7 +47,7 @@ class Neighbours:
             self._levels.append((level, keys[order], members[order]))
 
     def touching(self, boxes: Array) -> Iterator[tuple[Array, Array]]:
-        """Yield the pairs of one of `boxes`, in their order, and any box that overlaps it."""
+        """Yield the pairs of one of `boxes`, in order, and any box that overlaps it."""
         for start in range(0, len(boxes), _BOXES_AT_ONCE):
             block = boxes[start : start + _BOXES_AT_ONCE]
             for members, first, starts, counts in self._ranges(block):
@@ -58,7 +58,7 @@ class Neighbours:
                     yield self._only_touching(first[part].repeat(lengths), second)
 
     def count(self) -> int:
-        """Return how many pairs touching() compares for all boxes, itself quickly."""
+        """Return how many pairs touching() would compare for all boxes; this is fast."""
         every = np.arange(len(self._low))
         return sum(
             int(counts.sum())
@@ -96,7 +96,7 @@ class Neighbours:
 
 
 def _slices(counts: Array) -> Iterator[slice]:
-    """Yield slices of ranges that have few boxes together; a long range is alone."""
+    """Yield slices of ranges with few boxes in total; a long range is on its own."""
     if not len(counts):
         return
     ends = np.flatnonzero(np.diff(counts.cumsum() // _PAIRS_AT_ONCE, append=-1)) + 1

@@ -21,10 +21,10 @@ from engine.vision.neighbours import Neighbours
 GREEDY_EXPONENT = 0.6
 
 _BLOCK = 128
-_MAX_PAIRS = 1 << 20  # compared at once, which bounds the memory for them
-_TABLE_BOXES = 2048  # up to which comparing all pairs is faster than finding those that touch
-_TABLE_SPEED = 8  # of comparing all pairs, relative to comparing as many that were found
-_PREFILTER_PAIRS = 1 << 10  # from this many pairs on, testing first for contact is faster
+_MAX_PAIRS = 1 << 20  # compared at once, which bounds the memory
+_TABLE_BOXES = 2048  # up to here, comparing all pairs beats finding those that touch
+_TABLE_SPEED = 8  # speed of comparing all pairs, relative to pairs that were found
+_PREFILTER_PAIRS = 1 << 10  # with more pairs, testing for contact first is faster
 
 
 def suppress(boxes: Boxes, suppression: Suppression) -> Boxes:
@@ -49,7 +49,7 @@ def survivors_of_groups(xywh: Array, groups: Array, suppression: Suppression) ->
     kept = np.ones(len(groups), bool)
     order = groups.argsort(kind="stable")
     grouped = groups[order]
-    # for each box, how many worse ones follow it in its group
+    # for each box, the number of worse ones in its group
     worse = grouped.searchsorted(grouped, side="right") - np.arange(1, len(order) + 1)
     if not worse.any():
         return kept
@@ -98,7 +98,7 @@ def _suppressing_pairs(boxes: Array, worse: Array, suppression: Suppression) -> 
             touch = np.flatnonzero(nearest > np.maximum(low.take(better), low.take(others)))
             better, others = better.take(touch), others.take(touch)
     overlap = _overlap(boxes.take(better, 1), boxes.take(others, 1), suppression)
-    # written so that the NaN of a degenerate pair suppresses nothing
+    # with >, the NaN of a degenerate pair suppresses nothing
     covers = np.flatnonzero(overlap > suppression.threshold)
     return better.take(covers), others.take(covers)
 
@@ -131,7 +131,7 @@ def _survivors_of_large_group(boxes: Array, worse: Array, suppression: Suppressi
 
 
 def _neighbours(boxes: Array) -> Neighbours | None:
-    """Return an index of boxes, or None if a table is faster: many are near each other."""
+    """Return a spatial index, or None if comparing all pairs is faster because boxes are dense."""
     edges = np.vstack(_edges(boxes)).T
     near = Neighbours(edges, np.zeros(len(edges), np.int64), (1.0, 1.0))
     return near if near.count() < len(edges) ** 2 / _TABLE_SPEED else None
@@ -150,7 +150,7 @@ def _overlap(a: Array, b: Array, suppression: Suppression) -> Array:
     width, height = np.maximum(a_high, b_high) - np.minimum(a_low, b_low)
     diagonal = width**2 + height**2
     distance = (a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2
-    # in float64 as in darknet, which also gives the same result on every machine
+    # in float64 as in darknet, which gives the same result on every machine
     penalty = np.power((distance / diagonal).astype(np.float64), exponent).astype(np.float32)
     return np.where(diagonal == 0, iou, iou - penalty)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from engine.vision.detection import Detection
 
-_MAX_SIDE = 1024  # of a picture in a notebook, which keeps every one that it shows
+_MAX_SIDE = 1024  # pixels; a notebook stores every picture that it shows
 _MAX_ROWS = 20
 
 

@@ -26,7 +26,7 @@ def upright(pixels: Array, orientation: int) -> Array:
 
 
 class Layout(NamedTuple):
-    """The places of the pixels of a picture in memory, in bytes."""
+    """The memory layout of a picture, in bytes."""
 
     height: int
     width: int

@@ -1,4 +1,4 @@
-"""What is drawn on a picture in addition to boxes: the paths of objects, lines and zones."""
+"""Drawings on a picture in addition to boxes: trails of objects, lines and zones."""
 
 from __future__ import annotations
 

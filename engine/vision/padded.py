@@ -18,7 +18,7 @@ def padded_arrays(
 ) -> dict[str, Array]:
     """Return results padded to the largest count, which is at least 1.
 
-    `error` is the reason for having no result, or empty. Texts are bytes.
+    `error` says why there is no result, or is empty. Texts are bytes.
     """
     counts = [0 if isinstance(each, EngineError) else len(each) for each in outcomes]
     rows, columns = len(outcomes), max([1, *counts])  # PyTriton rejects empty arrays of strings

@@ -4,4 +4,4 @@ A program that reads untrusted pictures can lower them first: `picture_limits.PI
 """
 
 PIXELS = 89_478_485  # 256 MiB of RGB
-BYTES = 1 << 30  # of a file
+BYTES = 1 << 30  # in a file

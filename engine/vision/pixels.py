@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PICTURE_CHANNELS = (1, 3, 4)
 _DIRECT = {"L", "RGB", "RGBA"}
-_BAND_PIXELS = 1 << 18  # converted at a time
+_BAND_PIXELS = 1 << 18  # pixels converted at a time
 
 
 def from_image(image: Image.Image, name: str) -> Array:
@@ -37,7 +37,7 @@ def from_image(image: Image.Image, name: str) -> Array:
 
 
 def _in_bands(image: Image.Image, name: str) -> Array:
-    """Convert part after part: Pillow and NumPy make several copies of what they convert."""
+    """Convert band by band, because Pillow and NumPy make several copies of what they convert."""
     width, height = image.size
     columns = min(width, _BAND_PIXELS)
     rows = max(_BAND_PIXELS // columns, 1)
@@ -131,7 +131,7 @@ def _with_channels(array: Array, name: str) -> Array:
 
 def _checked_floats(pixels: Array, name: str) -> Array:
     low, high = float(pixels.min(initial=np.inf)), float(pixels.max(initial=-np.inf))
-    if not (low >= 0 and high <= 1):  # written so that NaN fails, too
+    if not (low >= 0 and high <= 1):  # so that NaN fails, too
         hint = " Divide by 255, or pass uint8." if 1 < high <= 255 and low >= 0 else ""
         raise ImageError(f"{name}: values: expected floats in 0..1, got {low:g}..{high:g}.{hint}")
     return np.ascontiguousarray(pixels, dtype=np.float32)

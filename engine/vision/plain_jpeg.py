@@ -1,9 +1,9 @@
-"""Recognise JPEGs that every decoder decodes alike, and read what placing them needs.
+"""Recognise JPEGs that all decoders decode alike, and read the header data to place them.
 
-A card's JPEG engine neither reports damage nor agrees with libjpeg about rare kinds of files. It
-gets only what is accepted here: one baseline scan of eight bits, grey or YCbCr in the usual
-samplings, complete and without foreign markers. Everything else is left to decode.py, whose result
-and errors are the reference.
+A GPU's JPEG decoder neither reports damage nor agrees with libjpeg about rare kinds of files. It
+gets only what is accepted here: one baseline scan of eight bits, grey or YCbCr with common
+subsampling, complete and without foreign markers. Everything else is left to decode.py, whose
+results and errors are the reference.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _SOF0, _DHT, _EOI, _SOS, _DQT, _DRI = 0xC0, 0xC4, 0xD9, 0xDA, 0xDB, 0xDD
 _APP1, _APP14, _COM = 0xE1, 0xEE, 0xFE
 _SKIPPED = frozenset((_COM, *range(0xE0, 0xF0)))
 _MAX_SEGMENTS = 64
-_TABLE_BYTES = 65  # of a quantization table with eight bits
+_TABLE_BYTES = 65  # size of an 8-bit quantization table
 
 # Component number, samplings and the number of its table; 4:2:0, 4:2:2 and 4:4:4.
 _SAMPLINGS = (b"\x22\x11\x11", b"\x21\x11\x11", b"\x11\x11\x11")
-_SCANS = {1: b"\x01", 3: b"\x01\x02\x03"}  # components in their order
+_SCANS = {1: b"\x01", 3: b"\x01\x02\x03"}  # components in order
 _FULL_SPECTRUM = b"\x00\x3f\x00"
-_MAX_DC_BITS = 11  # of a difference, with eight bits
+_MAX_DC_BITS = 11  # for a DC difference of 8-bit samples
 
 _EXIF, _XMP_ORIENTATION = b"Exif\0\0", b"tiff:Orientation"
 _ORIENTATION, _SHORT = 0x0112, 3
@@ -40,18 +40,18 @@ Content: TypeAlias = "bytes | NDArray[np.uint8]"  # an array lies in shared memo
 
 
 class PlainJpeg(NamedTuple):
-    """A JPEG of the most usual kind; width and height are those before any rotation."""
+    """An ordinary JPEG; width and height are those before any rotation."""
 
     content: Content  # up to its end marker
     width: int
     height: int
     channels: int  # 1 (grey) or 3
-    orientation: int  # of its EXIF, 1 to 8
-    address: int | None = None  # of the content, if the maker knows it
+    orientation: int  # EXIF orientation, 1 to 8
+    address: int | None = None  # memory address of the content, if known
 
 
 class PlainPicture(NamedTuple):
-    """Such a JPEG that was read, and what a Picture tells of its file."""
+    """A PlainJpeg that was read, and the file data of a Picture."""
 
     jpeg: PlainJpeg
     path: str | None
@@ -59,7 +59,7 @@ class PlainPicture(NamedTuple):
 
 
 class _UnusualError(Exception):
-    """The file is of another kind, or is no valid JPEG."""
+    """The file is of another kind, or not a valid JPEG."""
 
 
 def plain_jpeg(content: bytes) -> PlainJpeg | None:
@@ -83,9 +83,9 @@ class _Header:
         self.size = (0, 0)
         self.channels = 0
         self.restart_interval = 0
-        self._huffman: set[int] = set()  # numbers of the tables, 16 more for those of AC
+        self._huffman: set[int] = set()  # table numbers, plus 16 for AC tables
         self._quantization: set[int] = set()
-        self._wanted: set[int] = set()  # quantization tables
+        self._wanted: set[int] = set()  # required quantization tables
         self._exif_orientation: int | None = None  # 0 if the EXIF has none
         self._may_be_in_xmp = False
         place = len(_SOI)
@@ -157,7 +157,7 @@ class _Header:
             raise _UnusualError  # RGB, CMYK, or a transform that libjpeg guesses
 
     def _take_application(self, segment: bytes) -> None:
-        """Note the orientation; Pillow joins several EXIF segments, which is not done here."""
+        """Record the orientation; unlike in Pillow, several EXIF segments are not joined."""
         if segment.startswith(_EXIF):
             if self._exif_orientation is not None:
                 raise _UnusualError
@@ -175,7 +175,7 @@ class _Header:
 
 @lru_cache(maxsize=256)  # most files have the tables of the standard
 def _huffman_tables(segment: bytes) -> tuple[int, ...]:
-    """Return the numbers of the tables, or nothing if libjpeg would refuse one of them."""
+    """Return the numbers of the tables, or () if libjpeg would refuse one of them."""
     numbers, place = [], 0
     while place < len(segment):
         number, counts = segment[place], segment[place + 1 : place + 17]
@@ -193,7 +193,7 @@ def _huffman_tables(segment: bytes) -> tuple[int, ...]:
 def _are_codes(counts: bytes) -> bool:
     """Return whether a Huffman table can have these numbers of codes of 1, 2, … 16 bits.
 
-    No code consists of ones only.
+    No code may consist of ones only.
     """
     code = 0
     for length, count in enumerate(counts, 1):
@@ -223,12 +223,12 @@ def _orientation(tiff: bytes) -> int:
 
 
 def _end_of_scan(content: bytes, start: int, *, has_restarts: bool) -> int:
-    """Return the place after the end marker, which nothing but coded data precedes."""
+    """Return the position after the end marker, before which there may be only coded data."""
     values = np.frombuffer(content, np.uint8, offset=start)
     if len(values) < 2:
         raise _UnusualError
-    # A byte of 255 begins a marker unless zero follows. This takes a tenth of the time of other
-    # ways, and other threads run meanwhile.
+    # A byte of 255 begins a marker unless zero follows. Vectorised, the search takes a tenth of the
+    # time, and other threads run meanwhile.
     is_marker = np.equal(values[:-1], 0xFF)
     as_bytes = is_marker.view(np.uint8)
     np.minimum(as_bytes, values[1:], out=as_bytes)
@@ -243,7 +243,7 @@ def _end_of_scan(content: bytes, start: int, *, has_restarts: bool) -> int:
     if not ends.size:
         raise _UnusualError
     last = int(ends[0])
-    # Restart markers count from 0 to 7 again and again; a gap means lost data.
+    # Restart markers cycle from 0 to 7; a gap means lost data.
     if not np.array_equal(kinds[:last], 0xD0 + np.arange(last) % 8):
         raise _UnusualError
     return start + int(places[last]) + 2

@@ -35,8 +35,8 @@ def postprocess(
 ) -> Boxes:
     """Return the boxes of one picture that survive suppression, the best score first.
 
-    With `classes` only their scores count. Boxes that are not finite are left out, and only the
-    best MAX_SCORES scores are considered. With a score that is not finite it is NOT_NUMBERS.
+    With `classes`, only their scores count. Boxes that are not finite are dropped, and only the
+    best MAX_SCORES scores are considered. If any score is not finite, the result is NOT_NUMBERS.
     """
     (found,) = postprocess_batch(
         (candidates,),
@@ -136,7 +136,7 @@ def _only_classes(candidates: Array, classes: Sequence[int]) -> Array:
     wanted = np.zeros(candidates.shape[1] - 5, bool)
     wanted[list(classes)] = True
     chosen = candidates.copy()
-    with np.errstate(invalid="ignore"):  # what is not finite becomes NaN, whatever its class
+    with np.errstate(invalid="ignore"):  # values that are not finite become NaN, whatever the class
         chosen[:, 5:] *= wanted
     return chosen
 

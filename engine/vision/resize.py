@@ -92,7 +92,7 @@ def scale_into(pixels: Array, placement: Placement, out: Array, *, exact: bool =
         right, bottom = left + inner_width, top + inner_height
         for border in (out[:, :top], out[:, bottom:], out[:, :, :left], out[:, :, right:]):
             border.fill(_GREY)
-        if not (inner_width and inner_height):  # extreme proportions: the picture has no pixel left
+        if not (inner_width and inner_height):  # extreme proportions leave no pixel
             return
         out = out[:, top:bottom, left:right]
         left = top = 0

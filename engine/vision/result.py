@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from engine.vision.overlay import Overlay
 
 
-_MAX_DRAWN = 24  # characters of a code's text in a picture
-_COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # and those of Boxes
+_MAX_DRAWN = 24  # characters of a code's text that are drawn
+_COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # and of Boxes
 
 
 class _Column:
@@ -71,13 +71,13 @@ class _Column:
 class Result:
     """The boxes of one picture, the best score first.
 
-    The fields that are arrays are read-only: copy one to change it, as in result.scores.copy();
-    replace(result, scores=…) of dataclasses makes another result. The other arrays, such as xyxy,
-    are new for each caller: changing one changes no result. A result is small and picklable: it
+    Fields that are arrays are read-only: copy one to change it, as in result.scores.copy();
+    dataclasses.replace(result, scores=…) makes another result. Other arrays, such as xyxy, are new
+    on each access, so changing one does not change the result. A result is small and picklable: it
     pickles pixels only after hide(). plot(), save() and crops() use the picture passed to them,
     else the kept one, else they read `path` again; a file that has changed meanwhile is refused.
-    stream() keeps pictures if it is asked to, a call of the detector those that no file has: an
-    array is not copied, so pass a copy of a buffer that is filled again.
+    stream() keeps pictures on request, a call of the detector keeps those without a file: an array
+    is not copied, so pass a copy of a buffer that will be reused.
 
     Examples:
         >>> result = engine.load()("docs/parcel.jpg", classes=["qr"])
@@ -97,18 +97,18 @@ class Result:
     oriented: bool = True  # whether the EXIF orientation was applied
     picture: Picture | None = field(default=None, repr=False)
     track_ids: Array | None = None  # (n,) int64: the identities of a tracker, if there was one
-    counts: Mapping[str, Any] | None = None  # of lines and zones, up to this frame
+    counts: Mapping[str, Any] | None = None  # counts of lines and zones up to this frame
     overlay: Overlay | None = None  # what plot() draws in addition to boxes
     is_untrusted: bool = field(default=False, repr=False)  # the picture is never decoded again here
     codes: Sequence[Code | None] | None = None  # (n,) what each box says, if codes were read
-    tiles: tuple[Area, ...] = ()  # that were searched; the first one is all of the picture
-    hidden: Collection[int] = ()  # classes that cannot be seen in the picture, and are not read out
-    frame: Frame | None = None  # of the video `path`, if it is one
-    others: Result | None = field(default=None, repr=False)  # left out; hide() hides them, too
+    tiles: tuple[Area, ...] = ()  # tiles that were searched; the first is the whole picture
+    hidden: Collection[int] = ()  # classes hidden in the picture, whose texts are not shown
+    frame: Frame | None = None  # if `path` is a video
+    others: Result | None = field(default=None, repr=False)  # excluded boxes, for hide()
     sought: Collection[int] | None = field(default=None, repr=False)  # classes; None means all
-    limit: int | None = field(default=None, repr=False)  # the most boxes that were returned
-    stamp: Stamp | None = field(default=None, repr=False)  # of the file `path` when it was read
-    is_unknown: bool = field(default=False, repr=False)  # the network overflowed: no box is known
+    limit: int | None = field(default=None, repr=False)  # maximum number of returned boxes
+    stamp: Stamp | None = field(default=None, repr=False)  # the file's stamp when it was read
+    is_unknown: bool = field(default=False, repr=False)  # the network overflowed
 
     @classmethod
     def of(
@@ -127,7 +127,7 @@ class Result:
         limit: int | None = None,
         is_unknown: bool = False,
     ) -> Result:
-        """Return the result for the `boxes` of `picture`, which fill the columns on first use."""
+        """Return the result for the `boxes` of `picture`; they fill the columns on first use."""
         result = cls.__new__(cls)
         # The __init__ of a frozen dataclass is too slow for thousands of results per second.
         attributes = result.__dict__
@@ -156,14 +156,14 @@ class Result:
         return result
 
     def receive(self, boxes: Boxes) -> None:
-        """Take the boxes of a result that was made ahead of them and has not been used yet."""
+        """Set the boxes of a result that was created before them and has not been used yet."""
         self.__dict__["_boxes"] = boxes
 
     def _column(self, name: str) -> Any:
-        """Return a column itself, which belongs to the result; that of Boxes on its first use."""
+        """Return the result's own array for a column, taking it from the Boxes on first use."""
         values = self.__dict__
         if name not in values and name in _COLUMNS:
-            if "_boxes" not in values:  # before __init__, as copy and pickle make a result
+            if "_boxes" not in values:  # before __init__: copy and pickle create results like that
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             values[name] = getattr(values["_boxes"], _COLUMNS[name])
         return values.get(name)
@@ -259,7 +259,7 @@ class Result:
     def __getitem__(self, which: Any) -> Detection | Result:
         """Return a Detection for an index, or a Result for a slice, a mask or a list of indices.
 
-        Boxes that are left out are in its `others`, so that hide() finds them.
+        Excluded boxes go to its `others`, so that hide() finds them.
         """
         if isinstance(which, str):
             hint = f"Did you mean result.filter(classes=[{which!r}])?"
@@ -297,7 +297,7 @@ class Result:
         exclude: Collection[str | int] | None = None,
         min_score: float = 0.0,
     ) -> Result:
-        """Select detections by class (name or number) and score; hide() finds the others, too."""
+        """Select detections by class (name or number) and score; hide() still finds the others."""
         keep = self.scores >= fraction("min_score", min_score)
         labels = [self.label_of(each) for each in range(self._class_count)]
         chosen = chosen_classes(classes, exclude, labels)
@@ -305,7 +305,7 @@ class Result:
 
     @property
     def _class_count(self) -> int:
-        """Count the classes; a result that no detector made may have some without a name."""
+        """Return the number of classes, some of them unnamed if no detector made the result."""
         count = max(len(self.names), int(self.class_ids.max(initial=-1)) + 1)
         return count if self.others is None else max(count, self.others._class_count)
 
@@ -318,7 +318,7 @@ class Result:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Result:
         state = {each.name: getattr(self, each.name) for each in fields(self)}
-        picture = state.pop("picture")  # is never changed
+        picture = state.pop("picture")  # immutable
         return replace(self, **deepcopy(state, memo), picture=picture)
 
     # ------------------------------------------------------------ as text
@@ -361,8 +361,8 @@ class Result:
     def to_df(self, library: Library | None = None) -> Any:
         """Return a data frame of pandas, or of polars if only that is installed.
 
-        Its columns are path, class_id, label, score, left, top, right and bottom, track_id if there
-        are identities, text, format and corners if codes were read, and frame for one of a video.
+        Its columns are path, class_id, label, score, left, top, right and bottom; track_id after
+        tracking; text, format and corners if codes were read; and frame for a video.
         """
         return data_frame(self.to_csv(), serialize.csv_columns(self), library)
 
@@ -383,7 +383,7 @@ class Result:
             ) from None
         return Detections(
             xyxy=self.xyxy,
-            confidence=self.scores.copy(),  # scripts change its arrays in place
+            confidence=self.scores.copy(),  # scripts change these arrays in place
             class_id=self.class_ids.copy(),
             tracker_id=None if self.track_ids is None else self.track_ids.copy(),
             data={"class_name": np.array(self.labels, dtype=str)},
@@ -459,7 +459,7 @@ class Result:
             )
             for group in by_box.values()
         ]
-        drawn = seen._picture(picture).to_image()  # nobody else has it
+        drawn = seen._picture(picture).to_image()  # not shared
         if self.overlay:
             self.overlay.draw_below(drawn)
         annotate(
@@ -481,7 +481,7 @@ class Result:
         return np.ascontiguousarray(pixels[:, :, ::-1]) if array == "bgr" else pixels
 
     def show(self, picture: Source | None = None) -> None:
-        """Open plot() in the viewer of the desktop."""
+        """Open plot() in the desktop's viewer."""
         self.plot(picture).show(title=shown(self.path or "picture"))
 
     def save(
@@ -514,7 +514,7 @@ class Result:
     ) -> Result:
         """Return this result with a picture in which classes are hidden for good, for crops().
 
-        If the network overflowed, the objects may be anywhere, and all of the picture is hidden.
+        If the network overflowed, the objects may be anywhere, so the whole picture is hidden.
         """
         from engine.vision.hide import WAYS, hidden_classes, hide, hides_any
 
@@ -538,7 +538,7 @@ class Result:
         return self._with_hidden(shown, frozenset(hidden))
 
     def _refuse_unknown(self, way: str, chosen: Collection[int]) -> None:
-        """Raise if the detector has left out boxes of the chosen classes, which would be seen."""
+        """Raise if the detector excluded boxes of the chosen classes, which would stay visible."""
         from engine.vision.hide import refuse_missed
 
         refuse_missed(way, chosen, self.sought, self.names, "classes")
@@ -591,7 +591,7 @@ class Result:
             if not overwrite:
                 refuse_existing(path)
             crops[path] = image
-        for path, image in crops.items():  # all names are free, so none stops half of them
+        for path, image in crops.items():  # only once all names are known to be free
             make_folder(path.parent)
             write_new(path, encode(image, path), overwrite=overwrite, follows_link=False)
         return list(crops)
@@ -609,7 +609,7 @@ class Result:
         return notebook.html(str(self), self, self._repr_png_())
 
     def _refuse_itself(self, path: str | Path, picture: Source | None = None) -> None:
-        """Raise if a file would replace the picture or the video, also through a link."""
+        """Raise if a file would replace the picture or the video, even through a link."""
         sources = filter(None, (self.path, None if picture is None else path_of(picture)))
         if real(path) in map(real, sources):
             raise InputError(f"{shown(str(path))}: would replace the picture itself")
@@ -646,7 +646,7 @@ def _chosen(codes: Sequence[Code | None], rows: slice | Array) -> Sequence[Code 
 
 
 def _colour_id(found: Detection) -> int:
-    """Return what has a colour of its own: a class, or with a tracker each object."""
+    """Return the id that determines the colour: the class or, with a tracker, the object."""
     return found.class_id if found.track_id is None else found.track_id
 
 

@@ -1,7 +1,7 @@
 """Candidate rows as darknet holds boxes: one row for each box, with a score for each class.
 
-Elsewhere in the engine every box and class is an entry of its own, sorted by score. Darknet's own
-outputs follow the order in which its sorting class by class leaves the rows.
+Elsewhere in the engine, every combination of box and class is an entry, sorted by score. Darknet's
+own outputs have the order that results from sorting the rows class by class.
 """
 
 from __future__ import annotations

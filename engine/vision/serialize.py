@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-_LINE_ENDS = re.compile("[\x85\u2028\u2029]")  # to Unicode, though not to JSON
+_LINE_ENDS = re.compile("[\x85\u2028\u2029]")  # line ends in Unicode, but not in JSON
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_ID_DIGITS = 18  # so that an id fits into 64 bits
 _SCORE_DIGITS = 6
@@ -54,7 +54,7 @@ def score(value: float) -> float:
 
 
 def pixels(value: float) -> float:
-    """Return a position in a picture, to a thousandth of a pixel."""
+    """Return a position in a picture, rounded to a thousandth of a pixel."""
     return round(value, _PIXEL_DIGITS)
 
 
@@ -70,10 +70,10 @@ def _encoder() -> JSONEncoder:
 
 
 def json_text(value: object) -> str:
-    """Return strict JSON on one line, for every program that reads lines.
+    """Return strict JSON on one line, whatever the reader takes for a line end.
 
-    Undecodable bytes of file names become text such as \\udce4, as in CSV: a lone surrogate is what
-    many parsers refuse.
+    Undecodable bytes of file names become text such as \\udce4, as in CSV: many parsers refuse lone
+    surrogates.
     """
     text = _encoder().encode(value)
     if text.isascii():
@@ -98,10 +98,10 @@ def engine_entry(result: Result) -> dict[str, Any]:
 
 
 def _detections(result: Result) -> list[dict[str, Any]]:
-    """Return an entry for each box, with little Python: a run writes thousands a second."""
+    """Return an entry for each box; optimised, as a run writes thousands a second."""
     if not len(result.scores):
         return []
-    edges = result.xyxy.astype(np.float64)  # of float32, so that the product is exact, as round()
+    edges = result.xyxy.astype(np.float64)  # from float32, so products are exact, as in round()
     edges = np.rint(edges * 10**_PIXEL_DIGITS) / 10**_PIXEL_DIGITS
     columns = result.class_ids.tolist(), result.scores.tolist(), edges.tolist()
     entries: list[dict[str, Any]] = [
@@ -139,7 +139,7 @@ def track_id(found: Detection) -> dict[str, int]:
 
 
 def code_entry(code: Code | None) -> dict[str, Any]:
-    """Return what a code says; the bytes are there, too, if they are not those of the text."""
+    """Return the entries of a code, with its bytes if they differ from those of the text."""
     if code is None:
         return dict.fromkeys(CODE_COLUMNS)
     entry: dict[str, Any] = {

@@ -1,9 +1,8 @@
-"""Memory in which decoding processes write pixels, and which this process reads without a copy.
+"""Shared memory for the pixels of decoding processes, which this process reads without a copy.
 
-A segment is a file in memory that both sides map. It is sparse: pages that nobody has written take
-no memory. Its pixels are arrays here, and when the last of them is gone the segment is used again.
-For a card the first part of each segment is pinned, so that this process does not copy the pixels
-either: 900 KB take it 150 us.
+A segment is a memory file that both sides map. It is sparse: unwritten pages take no memory. Its
+pixels become arrays here, and once the last of them is freed the segment is reused. For a GPU the
+first part of each segment is pinned, which saves this process another copy: 150 us for 900 KB.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from numpy.typing import NDArray
 
 from engine.errors import DeviceError, EngineError
 
-BYTES = 1 << 30  # of addresses, for the pictures of a batch
-_KEPT_BYTES = 96 << 20  # of memory, between two uses; no more of a segment is pinned
+BYTES = 1 << 30  # address space for the pictures of a batch
+_KEPT_BYTES = 96 << 20  # kept between two uses; no more of a segment is pinned
 _SPARE = 1.25  # pinned bytes for each byte of pixels: the next parts may be larger
-_MOST_BYTES = 2 << 30  # of all segments that are pinned, or made though others are free
-_OWN = 6  # segments of a process, if they fit: pages of others cost it a fault each
+_MOST_BYTES = 2 << 30  # total of pinned segments, and of those made while others are free
+_OWN = 6  # segments per process, if they fit: pages of others cost a page fault each
 _numbers = count()
 _log = logging.getLogger("engine")
 
 
 class NoSegmentError(EngineError):
-    """The system gives no memory, no addresses or no descriptor for another segment."""
+    """The system has no memory, address space or descriptor for another segment."""
 
 
 @runtime_checkable
@@ -43,18 +42,18 @@ class Pinning(Protocol):
     def pin(self, frames: NDArray[Any]) -> None: ...
 
     def know_pinned(self, frames: NDArray[Any]) -> None:
-        """Note that the memory of an array is pinned by another one, which outlives it."""
+        """Record that an array's memory is pinned by another array, which outlives it."""
         ...
 
 
 class Segment:
-    """A file in memory, mapped; `number` is its name between processes."""
+    """A mapped memory file; `number` identifies it between processes."""
 
     def __init__(self) -> None:
         self.number = next(_numbers)
         self.room = BYTES
         self.file = os.memfd_create("engine-pixels")
-        self.used = 0  # bytes of memory that it takes
+        self.used = 0  # bytes of memory in use
         self._pinned: NDArray[np.uint8] | None = None  # unpinned when it is collected
         try:
             os.ftruncate(self.file, self.room)
@@ -64,7 +63,7 @@ class Segment:
             raise
 
     def lend(self, used: int, returned: Callable[[], object]) -> NDArray[np.uint8]:
-        """Return an array of `used` bytes; `returned` is called when no view of it is left."""
+        """Return an array of `used` bytes; call `returned` once no view of it is left."""
         self.used = max(self.used, used)
         lent = np.frombuffer(self._map, np.uint8, used)
         finalize(lent, returned).atexit = False
@@ -90,7 +89,7 @@ class Segment:
             self.used = _KEPT_BYTES
 
     def drop(self) -> None:
-        """Free the memory; nothing may be lent. Mappings of other processes become empty."""
+        """Free the memory; nothing may be lent. Other processes' mappings become empty."""
         self._pinned = None
         file, self.file = self.file, -1
         if file >= 0:
@@ -101,7 +100,7 @@ class Segment:
 class Segments:
     """The segments of one decoder, for any number of threads.
 
-    A new one is made if pixels that are still in use occupy all others.
+    A new one is made if all others hold pixels that are still in use.
     """
 
     def __init__(self, pinning: Pinning | None = None) -> None:
@@ -128,10 +127,9 @@ class Segments:
         self._drop_unused()
 
     def take(self, known: Collection[int] = ()) -> Segment:
-        """Return a segment that nobody else uses, until lend(), give_back() or drop() ends that.
+        """Return a segment for exclusive use, until lend(), give_back() or drop().
 
-        The process that will write into it has written into the segments `known`, whose pages it
-        need not map again.
+        The process that will write to it has already mapped the pages of the segments `known`.
         """
         segment = self._free_one(known)
         if segment is not None:
@@ -147,7 +145,7 @@ class Segments:
     def _free_one(self, known: Collection[int]) -> Segment | None:
         for each in reversed(self._free.copy()):  # the last one used is still in the CPU caches
             if each.number in known:
-                with suppress(ValueError):  # another thread was faster
+                with suppress(ValueError):  # another thread has taken it
                     self._free.remove(each)
                     return each
         if known and len(known) < _OWN:
@@ -164,7 +162,7 @@ class Segments:
         self._drop_unused()
 
     def lend(self, segment: Segment, used: int, *, is_pinned: bool) -> NDArray[np.uint8]:
-        """Return its pixels, pinned if possible, and take the segment back when they are gone."""
+        """Return its pixels, pinned if possible; take the segment back once they are freed."""
         pinning = self._pinning if is_pinned else None
         if pinning is not None:
             self._pin(segment, used, pinning)
@@ -181,7 +179,7 @@ class Segments:
                 segment.pin(used, pinning)
             except EngineError as error:
                 self._pinning = None
-                if isinstance(error, DeviceError):  # not if the program is closed
+                if isinstance(error, DeviceError):  # but not if the program is closed
                     _log.warning("decode: pixels are copied, which is slower: %s", str(error))
 
     def _drop_unused(self) -> None:

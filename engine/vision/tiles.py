@@ -1,13 +1,13 @@
 """Cut a large picture into overlapping tiles, and merge the boxes that are found in them.
 
-Boxes of different tiles show one object if they agree about what both tiles can see: both boxes are
-clipped to the part that the tiles share, and there their overlap is measured. An edge of a box at
-an inner edge of its tile is cut: the object may go on, so this edge is moved to the tile's. Two
-halves of an object agree in the strip that both tiles see, and a half agrees with the whole,
-however little of it is in the half. Neighbours that touch do not agree.
+Boxes of different tiles show one object if they agree in the area that both tiles see: both boxes
+are clipped to that area, and their overlap is measured there. A box edge at an inner edge of its
+tile is cut: the object may continue, so the edge is moved to the tile's. Two halves of an object
+agree in the strip that both tiles see, and a half agrees with the whole object, however small the
+half is. Adjacent objects do not agree.
 
-Boxes of one tile never show the same object: its NMS has decided that. This keeps apart what
-stands close together, and pairs are therefore joined in the order of their overlap.
+Boxes of one tile never show the same object, as its NMS has already decided. This keeps close
+objects apart; therefore pairs are joined in the order of their overlap.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from engine.vision.postprocess import MAX_SCORES
 Sides = tuple[int, int]
 Area = tuple[int, int, int, int]  # left, top, right, bottom in pixels of the picture
 
-MOST_TILES = 1024  # of a picture
-MOST_BOXES = 100_000  # of all tiles of a picture
+MOST_TILES = 1024  # per picture
+MOST_BOXES = 100_000  # in all tiles of a picture
 
 _UNCUT = 2.0  # a picture that is scaled down by at most this is not cut by "auto",
 _SHRINKING = 1.4  # and nothing in its smallest tiles is scaled down by more than this
@@ -37,20 +37,20 @@ _NEXT_LEVEL = 2.0  # tiles of "auto" are this much larger from level to level
 
 _NEAR = 0.02  # an edge of a box this near to its tile's, relative to the tile, is cut,
 _NEAR_OF_BOX = 0.05  # and this much of the box more, as large boxes are less exact
-_REACH = 0.01  # of a tile beyond its edges, so that tiles without overlap share a strip
-_IOU = 0.45  # of two boxes that show the same object
+_REACH = 0.01  # extends tiles, relative to their size, so that adjacent ones share a strip
+_IOU = 0.45  # least IoU of two boxes that show the same object
 _LOOSE_IOU, _LOOSE_IOS = 0.25, 0.75  # the same, if one box is almost inside the other
-_BLOCK = 256  # parts that are decided at once
-_MOST_PARTNERS = 32  # of a box on average, which bounds the memory for pairs
-_MOST_PAIRS = MAX_SCORES**2  # that are compared, unless there are at most MAX_SCORES boxes
+_BLOCK = 256  # parts processed at once
+_MOST_PARTNERS = 32  # average per box, which bounds the memory for pairs
+_MOST_PAIRS = MAX_SCORES**2  # comparisons, if there are more than MAX_SCORES boxes
 
 
 def areas_of(picture: Sides, network: Sides, tiles: Tiles, overlap: float) -> tuple[Area, ...]:
     """Return the whole picture and its tiles, or () if the picture is better not cut.
 
-    `tiles` are the sides in pixels of the picture, or (columns, rows), or "auto": tiles in which
-    nothing is scaled down by more than 2, and others of twice, four times, … their sides. So there
-    is a tile that holds an object whole and shows it large enough, whatever its size.
+    `tiles` is a side in pixels of the picture, or (columns, rows), or "auto": tiles in which
+    nothing is scaled down by more than 2, and larger ones with two, four, … times their sides. So
+    for objects of any size there is a tile that shows the entire object large enough.
     """
     if tiles == "auto":
         areas = _automatic(picture, network, overlap)
@@ -110,7 +110,7 @@ def _grid(picture: Sides, sides: Sides, counts: Sides, overlap: float) -> list[A
         side = math.sqrt(math.prod(picture) / MOST_TILES) / (1 - overlap)
         larger = 100 * math.ceil(side / 100 + 0.5)
         while math.prod(_count(extent, larger, overlap) for extent in picture) > MOST_TILES:
-            larger *= 2  # a strip has one row, however large its tiles
+            larger *= 2  # a narrow picture has one row of tiles at any size
         raise _too_many_error(picture, counts, f"Try a size of {larger} pixels")
     width, height = sides
     lefts, tops = (
@@ -140,9 +140,9 @@ def merge(
 ) -> Boxes:
     """Return the boxes of a picture, given those of its tiles; the first area is all of it.
 
-    Boxes of one object become one: that of the best score which is not cut, or else the smallest
-    box around all of them. It has the best score of them. If there are more than MOST_BOXES, or
-    many over each other, only the best are merged, and `warn` gets one line.
+    Boxes of one object are merged: into the uncut one with the best score, or else the smallest box
+    around all of them, with their best score. If there are more than MOST_BOXES, or too many
+    overlap, only the best are merged, and `warn` gets one line.
     """
     parts = [(number, each) for number, each in enumerate(found) if len(each)]
     if not parts:
@@ -236,7 +236,7 @@ def _by_overlap(pairs: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
 def _pairs(
     edges: Array, probes: Array, seen: Array, tile: Array, near: Neighbours
 ) -> Iterator[tuple[Array, Array, Array]]:
-    """Yield the overlaps and indices of pairs from different tiles that show the same object."""
+    """Yield overlaps and indices of pairs from different tiles that show the same object."""
     for first, second in near.touching(np.arange(len(edges))):
         chosen = np.flatnonzero((first < second) & (tile[first] != tile[second]))
         first, second = first[chosen], second[chosen]
@@ -271,7 +271,7 @@ def _are_one(iou: Array, ios: Array) -> Array:
 
 
 def _join(leader: list[int], tile: list[int], first: list[int], second: list[int]) -> None:
-    """Join pairs in this order, unless a cluster would get two boxes of one tile."""
+    """Join pairs in the given order, unless a cluster would get two boxes of one tile."""
     tiles = [1 << each for each in tile]  # a bit for each tile of a cluster
     for one, other in zip(first, second, strict=True):
         one, other = _leader_of(leader, one), _leader_of(leader, other)
@@ -288,7 +288,7 @@ def _leader_of(leader: list[int], each: int) -> int:
 
 
 def _one_each(edges: Array, is_cut: Array, clusters: Array) -> tuple[Array, Array]:
-    """Return one box for each cluster, and the index of its best score; both by falling score."""
+    """Return one box for each cluster, and the index of its best score, by descending score."""
     best, number = np.unique(clusters, return_inverse=True)
     boxes = np.empty((len(best), 4))
     boxes[:, :2], boxes[:, 2:] = np.inf, -np.inf
@@ -302,8 +302,8 @@ def _one_each(edges: Array, is_cut: Array, clusters: Array) -> tuple[Array, Arra
 def _covered(boxes: Array, is_cut: Array, clusters: Array, tile: Array, near: Neighbours) -> Array:
     """Return which clusters are only parts that lie in the box of another cluster.
 
-    A tile may show too little of a large object for an exact box. A part that is covered itself
-    covers none of a worse score.
+    A tile may show too little of a large object for an exact box. A part that is itself covered
+    does not cover others with a worse score.
     """
     best, number = np.unique(clusters, return_inverse=True)
     is_part = np.ones(len(best), bool)
@@ -319,7 +319,7 @@ def _covered(boxes: Array, is_cut: Array, clusters: Array, tile: Array, near: Ne
             inside = _extent(_clipped(boxes[part], boxes[other]))
             covers = (inside > _LOOSE_IOS * areas[part]) & (areas[other] > areas[part])
             part, other = part[covers], other[covers]
-            apart = ~(tiles[part] & tiles[other]).any(axis=1)  # a tile tells its boxes apart
+            apart = ~(tiles[part] & tiles[other]).any(axis=1)  # one tile's boxes differ
             part, other = part[apart], other[apart]
             depends = is_part[other] & (other >= block[0]) & (other < part)
             undecided.append((part[depends], other[depends]))
@@ -332,7 +332,7 @@ def _covered(boxes: Array, is_cut: Array, clusters: Array, tile: Array, near: Ne
 
 
 def _bits(tile: Array, number: Array, count: int) -> Array:
-    """Return for each cluster a row of bits, one for each tile that it has boxes of."""
+    """Return for each cluster a row of bits, set for each tile that it has boxes of."""
     bits = np.zeros((count, tile.max() // 8 + 1), np.uint8)
     np.bitwise_or.at(bits, (number, tile // 8), (1 << tile % 8).astype(np.uint8))
     return bits

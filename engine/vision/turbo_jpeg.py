@@ -1,8 +1,8 @@
-"""Decode usual JPEGs with simplejpeg: the pixels of Pillow in three quarters of its time.
+"""Decode ordinary JPEGs with simplejpeg: Pillow's pixels in three quarters of its time.
 
-Both use libjpeg-turbo. Pillow stores four bytes for each pixel and has them copied again, while
-simplejpeg writes three bytes where they belong. It decodes only what is whole: what is missing or
-damaged in a file is left to Pillow, whose result and errors are the reference.
+Both use libjpeg-turbo. Pillow stores four bytes per pixel, which are then copied, while simplejpeg
+writes three bytes directly to their destination. It is only used for intact files: damaged ones are
+left to Pillow, whose results and errors are the reference.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def decode_whole(
     if channels > 1 and [each[1:3] for each in getattr(opened, "layer", ())] not in _SAMPLINGS:
         return None
     pixels = make((opened.height, opened.width, channels))
-    with suppress(ValueError):  # damaged, of a kind that simplejpeg does not know, or larger
+    with suppress(ValueError):  # damaged, unknown to simplejpeg, or larger
         decoded = decode(content, name, buffer=pixels, strict=True)
         if decoded.shape == pixels.shape:
             return pixels
@@ -57,7 +57,7 @@ def decode_whole(
 
 
 def command_that_helps() -> str:
-    """Return the command that installs the extra, or nothing if it would not help."""
+    """Return the command that installs the extra, or "" if it would not help."""
     return extras.command(_EXTRA) if _decoder() is None and _is_pillows_library() else ""
 
 
@@ -71,8 +71,8 @@ def _is_pillows_library() -> bool:
 def _decoder() -> Any:
     """Return simplejpeg's function, or None without it, or if Pillow uses another library.
 
-    It is tried first: an old version has other arguments, and one that was built for another NumPy
-    fails in ways of its own.
+    It is tested first: an old version has other arguments, and one built for another NumPy fails in
+    various ways.
     """
     from PIL import Image
 

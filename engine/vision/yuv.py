@@ -1,4 +1,4 @@
-"""The numbers by which swscale converts videos to RGB: products of 16 bits, of which it keeps 16.
+"""The factors by which swscale converts videos to RGB, with 16-bit fixed-point products.
 
 red = Y + V * red_v, and so on, with Y = (8 * y - y_offset) * y_factor, U = 8 * (u - 128) and
 V = 8 * (v - 128); a product loses its lower 16 bits. Four pixels share a U and a V.
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 _BT601 = 104597, 132201, 25675, 53279
-# Red by V, blue by U, less green by U and by V, of a limited range, in 1/65536; by the matrix's
-# number in ITU-T H.273. A file that names none has BT.601, whatever its size.
+# Factors of V for red, U for blue, and minus U and V for green, for limited range, in 1/65536, by
+# the matrix's number in ITU-T H.273. A file that names none uses BT.601, whatever its size.
 _MATRICES = {
     0: _BT601,
     1: (117489, 138438, 13975, 34925),  # BT.709
@@ -28,7 +28,7 @@ _ONE = 1 << 16
 
 @lru_cache(maxsize=32)
 def factors(matrix: int, *, is_full: bool) -> Mapping[str, int] | None:
-    """Return the factors by their names, or None for a matrix that swscale does not know either."""
+    """Return the factors by name, or None for a matrix that swscale does not know either."""
     if matrix not in _MATRICES:
         return None
     scales = _MATRICES[matrix]
@@ -44,5 +44,5 @@ def factors(matrix: int, *, is_full: bool) -> Mapping[str, int] | None:
 
 
 def _rounded(value: int) -> int:
-    """Return a factor for values that are times 8."""
+    """Return a factor for values that are multiplied by 8."""
     return (value * (1 << 13) + (1 << 15)) >> 16

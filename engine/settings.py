@@ -12,10 +12,10 @@ from engine.errors import InputError, suggest
 # "auto", the sides of a tile in pixels, or (columns, rows)
 Tiles: TypeAlias = "str | int | tuple[int, int]"
 
-_LOWEST_READ = 0.1  # the score above which a box is read, whatever the threshold
+_LOWEST_READ = 0.1  # codes in boxes above this score are read, whatever the threshold
 LARGEST_BATCH = 2**31 - 1  # a larger batch overflows 32-bit row counts
 LARGEST_WORKERS = 1024  # each is a thread or a process
-_LARGEST_OVERLAP = 0.8  # of tiles; their number grows with the square of 1 / (1 - overlap)
+_LARGEST_OVERLAP = 0.8  # the number of tiles grows with the square of 1 / (1 - overlap)
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Settings:
     classes: tuple[int, ...] | None = None  # the classes to return; None means all
     read: bool = False  # read the codes that are found
     tiles: Tiles | None = None  # None means that pictures are not cut; "none" becomes None
-    overlap: float = 0.2  # of neighbouring tiles, relative to their sides
+    overlap: float = 0.2  # between neighbouring tiles, relative to their sides
 
     def __post_init__(self) -> None:
-        made = self.__dict__  # the fields of a frozen instance
+        made = self.__dict__  # bypasses frozen
         for name in ("threshold", "nms", "hierarchy"):
             made[name] = fraction(name, made[name])
         made["top_k"] = whole("top_k", self.top_k)
@@ -47,12 +47,12 @@ class Settings:
 
     @property
     def lowest_score(self) -> float:
-        """The score above which boxes are needed: one below the threshold counts if it is read."""
+        """The score above which boxes are needed: below the threshold, their codes may be read."""
         return min(self.threshold, _LOWEST_READ) if self.read else self.threshold
 
     @property
     def most_boxes(self) -> int | None:
-        """The number of the network's boxes that are needed: reading adds and drops some."""
+        """The limit on the network's boxes; None if codes are read, which adds and drops boxes."""
         return None if self.read else self.max_detections
 
     @property
@@ -66,7 +66,7 @@ class Settings:
 
 
 def _tiles(value: Any) -> Tiles | None:
-    """Return the tiles that a value stands for, which may be text such as "640" or "4x3"."""
+    """Parse tiles, which may be text such as "640" or "4x3"."""
     if value is None or (isinstance(value, str) and value == "none"):
         return None
     if isinstance(value, str) and value == "auto":

@@ -25,19 +25,19 @@ from engine.files.naming import escaped, shown
 from engine.serve.rejection import RejectedError
 from engine.sources.addresses import ascii_host
 
-_MAX_QUEUED_LINES = 10_000  # a disk that is slower loses lines, not answers
+_MAX_QUEUED_LINES = 10_000  # with a slow disk, lines are lost rather than responses
 _MAX_TARGET_LENGTH = 2000
 _ANY = "*"
 _ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+]|[^]\s/\\?#@:[]+)(?::([0-9]{0,5}))?")
-_NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?")  # of a host, as browsers send it
-_NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?")  # browsers read it as IPv4
+_NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?")  # a host name as browsers send it
+_NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?")  # what browsers parse as IPv4
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
 class Access:
-    """The token that clients must send and the things that they may ask for."""
+    """The token that clients must send, and what they may request."""
 
     token: str | None = None
     cors: Sequence[str] = ()  # origins whose pages may call the server; "*" is any
@@ -59,8 +59,8 @@ class Access:
     def check_origin(self, headers: Headers) -> None:
         """Raise if the request comes from a page of another origin that --cors does not name.
 
-        Sec-Fetch-Site decides where a browser sends it (over HTTPS and to localhost), since a proxy
-        may have changed Host. An opaque origin is "null".
+        Where a browser sends Sec-Fetch-Site (over HTTPS and to localhost), it decides, since a
+        proxy may have changed Host. An opaque origin is "null".
         """
         origin = headers.get("origin")
         if _ANY in self.cors or (origin is not None and origin in self.cors):
@@ -81,7 +81,7 @@ def _as_sent(origin: str) -> str:
         scheme, host, given = found.groups()
         usual = _DEFAULT_PORTS[scheme]
         port = int(given or usual)
-        with suppress(ValueError):  # a name that no host has
+        with suppress(ValueError):  # not a valid host name
             host = _host_as_sent(host)
             if port <= _MAX_PORT:
                 return f"{scheme}://{host}" if port == usual else f"{scheme}://{host}:{port}"
@@ -89,7 +89,7 @@ def _as_sent(origin: str) -> str:
 
 
 def _host_as_sent(host: str) -> str:
-    """Return a host as browsers send it, or raise a ValueError: a wildcard is no part of a name."""
+    """Return a host as browsers send it, or raise ValueError if it is invalid, like a wildcard."""
     if host.startswith("["):
         return f"[{IPv6Address(host[1:-1])}]"
     name = ascii_host(host)
@@ -101,7 +101,7 @@ def _host_as_sent(host: str) -> str:
 
 
 class Cors(CORSMiddleware):
-    """Starlette's middleware for --cors, whose refusals are JSON like those of the server."""
+    """Starlette's middleware for --cors, with refusals in the server's JSON format."""
 
     def preflight_response(self, request_headers: Headers) -> Response:
         response = super().preflight_response(request_headers)
@@ -138,14 +138,14 @@ class RequireToken:
 class AccessLog:
     """Lines in the Common Log Format with the seconds of the response, written by a thread.
 
-    The file is opened anew after it was renamed, as logrotate does.
+    The file is reopened after logrotate has renamed it.
     """
 
     def __init__(self, path: str) -> None:
         try:
             if path != "-":
                 refuse_address(path)
-                with suppress(FileExistsError):  # a file, below which opening will fail
+                with suppress(FileExistsError):  # it is a file, so opening will fail
                     Path(path).parent.mkdir(parents=True, exist_ok=True)
             handler = logging.StreamHandler() if path == "-" else _LogFile(Path(path))
         except OSError as error:
@@ -174,14 +174,14 @@ class AccessLog:
             try:
                 self._listener.stop()
                 break
-            except queue.Full:  # the disk is slow: lose the oldest line
+            except queue.Full:  # the disk is slow: drop the oldest line
                 with suppress(queue.Empty):
                     self._queue.get_nowait()
         self._handler.close()
 
 
 class _LogFile(WatchedFileHandler):
-    """A file that is opened anew; if that fails, the next line tries again."""
+    """A file that is reopened when renamed; if that fails, the next line tries again."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -191,4 +191,4 @@ class _LogFile(WatchedFileHandler):
 
 
 def _ignore(record: logging.LogRecord) -> None:
-    """Lose a line that cannot be written, rather than an answer."""
+    """Drop a line that cannot be written: responses matter more."""

@@ -48,7 +48,7 @@ ENDPOINTS = (
     "/sources",
 )
 PATHS = {*ENDPOINTS, *PROBES, "/v2", *FILES}
-_PUBLIC_PATHS = frozenset((*PROBES, *FILES, "/openapi.json"))  # without --token's token
+_PUBLIC_PATHS = frozenset((*PROBES, *FILES, "/openapi.json"))  # need no token
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self' blob: data:; media-src 'self' blob:; connect-src 'self'; form-action 'none';"
@@ -56,7 +56,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-_CLIENT_CLOSED_REQUEST = 499  # nginx logs this status for it, too
+_CLIENT_CLOSED_REQUEST = 499  # nginx's status for it
 _STATUSES = ((InputError, 400), (ImageError, 422), (DeviceError, 503), (EngineError, 500))
 
 
@@ -157,7 +157,7 @@ async def _model(request: Request) -> Response:
 
 
 async def _healthz(request: Request) -> Response:
-    """Respond with 503 while the device fails, when a restart may help."""
+    """Respond with 503 while the device fails, which a restart may fix."""
     problem = request.app.state.service.failure
     return PlainTextResponse(f"{problem or 'ok'}\n", 503 if problem else 200)
 
@@ -219,7 +219,7 @@ def _of_sources(service: Service) -> list[metrics.Labelled]:
 
 
 def _counts(live: Iterable[LiveSource]) -> Iterator[metrics.Labelled]:
-    """Yield what the lines and zones of all sources count."""
+    """Yield the counts of the lines and zones of all sources."""
     crossings: dict[str, float] = {}
     visitors: dict[str, float] = {}
     inside: dict[str, float] = {}
@@ -272,7 +272,7 @@ async def _internal_error(request: Request, error: Exception) -> Response:
 
 
 async def _client_disconnected(request: Request, error: Exception) -> Response:
-    """Return a response that nobody receives, for the metrics."""
+    """Return a response only for the metrics: the client is gone."""
     return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
 

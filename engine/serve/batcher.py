@@ -1,4 +1,4 @@
-"""Dynamic batching: pictures of many clients share a run of the network."""
+"""Dynamic batching: pictures from many clients share a run of the network."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class QueuedPicture:
 
     batch: Batch
     settings: Settings
-    is_wanted: Callable[[], bool]  # False once its client has disconnected
+    is_wanted: Callable[[], bool]  # False once the client has disconnected
     context: Any = None  # passed through to `deliver`
-    rows: int = 1  # of the network's input, one for each tile
+    rows: int = 1  # rows of the network's input, one for each tile
     queued_at: float = field(default_factory=time.monotonic)
 
 
@@ -42,9 +42,9 @@ class BatchResult:
 class Batcher:
     """A queue of pictures and the threads that run them in batches.
 
-    While more pictures are expected, a batch that is not full waits for them, but its first picture
-    waits at most `wait_seconds`. With `powers_of_two`, batch sizes are 1, 2, 4, … and `max_batch`,
-    because a GPU captures one CUDA graph for each size.
+    While more pictures are expected, a partial batch waits for them, but its first picture waits at
+    most `wait_seconds`. With `powers_of_two`, batch sizes are 1, 2, 4, … and `max_batch`, because a
+    GPU captures one CUDA graph for each size.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Batcher:
             thread.join()
 
     def _notify_if_ready(self) -> None:
-        """Notify only when a batch may be ready, since each wake-up takes the GIL."""
+        """Notify only when a batch may be ready, since each wake-up needs the GIL."""
         if len(self._queue) in (1, self._max_batch) or not self._expected:
             self._changed.notify()
 
@@ -114,7 +114,7 @@ class Batcher:
             pass
 
     def _work_once(self) -> bool:
-        """Run one batch and return True, or False at the end; nothing refers to it afterwards."""
+        """Run one batch and return True, or False at the end; keep no reference to the batch."""
         pictures = self._gather()
         started_at = time.monotonic()
         wanted = [picture for picture in pictures if picture.is_wanted()]

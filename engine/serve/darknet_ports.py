@@ -26,11 +26,11 @@ from engine.vision import darknet_streams
 from engine.vision.darknet_streams import Framing
 from engine.vision.serialize import darknet_entry
 
-_SECONDS_FOR_REQUEST = 0.5  # a client that has sent nothing by then only listens
+_SECONDS_FOR_REQUEST = 0.5  # a client that has sent nothing by then sends no request
 _SECONDS_FOR_HEAD = 10.0
 _SECONDS_TO_END = 0.5
 _MAX_HEAD_BYTES = 1 << 16
-_MOST_CONNECTIONS = 2 * MOST_VIEWERS  # of one port
+_MOST_CONNECTIONS = 2 * MOST_VIEWERS  # per port
 _REQUEST_LINE = re.compile(rb"[A-Z]+ +\S")
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _REASONS = {400: "Bad Request", 403: "Forbidden", 404: "Not Found", 503: "Service Unavailable"}
@@ -58,7 +58,7 @@ class DarknetPorts:
             yield from ((option, bound) for bound in ports)
 
     def refuse_token(self, access: Access) -> None:
-        """Raise if the ports would show to other machines what a token protects."""
+        """Raise if the ports would expose to other machines what a token protects."""
         for option, bound in self.by_option:
             if access.token is not None and not _is_on_loopback(bound):
                 raise InputError(
@@ -111,7 +111,7 @@ class _Port:
         self._server = await asyncio.start_server(self._connected, sock=self._bound)
 
     async def close(self) -> None:
-        """Refuse new clients; give the others a moment to take the end."""
+        """Refuse new clients; give the others a moment to receive the end."""
         if self._server:
             self._server.close()
         if self._clients:
@@ -139,7 +139,7 @@ class _Port:
     async def _send_until_gone(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        writer.transport.set_write_buffer_limits(0)  # drain() waits until all is taken
+        writer.transport.set_write_buffer_limits(0)  # drain() waits until all is sent
         head = await _head_of(reader)
         more = self._check(head) if head is not None else {}
         with self._service.live.viewing(self._source, self._encode) as viewer:
@@ -169,7 +169,7 @@ class _Port:
         await asyncio.wait_for(writer.drain(), seconds)
 
     def _check(self, head: _Head) -> dict[str, str]:
-        """Return the headers that let a page read the answer; raise if the request is refused."""
+        """Return the headers that let a page read the response; raise if the request is refused."""
         headers = head.headers
         problem = host.problem_of(
             headers.get("host"),
@@ -179,7 +179,7 @@ class _Port:
         if problem:
             raise RejectedError(403, f"Host: {problem}")
         self._access.check_origin(headers)
-        if head.path == "/favicon.ico":  # browsers ask for it, too
+        if head.path == "/favicon.ico":  # which browsers also request
             raise RejectedError(404, "expected /")
         origin = headers.get("origin")
         return {"Access-Control-Allow-Origin": origin} if origin and self._access.cors else {}
@@ -211,9 +211,10 @@ async def _head_of(reader: asyncio.StreamReader) -> _Head | None:
 
 
 async def _left(reader: asyncio.StreamReader, *, sends_more: bool) -> None:
-    """Wait until the client has left, and ignore what it sends.
+    """Wait until the client has disconnected, and ignore what it sends.
 
-    One that sent no request may have ended its own side only; a write that fails ends it then.
+    A client that sent no request may only have closed its sending side; then a failed write ends
+    the connection.
     """
     while await reader.read(_MAX_HEAD_BYTES):
         pass

@@ -1,7 +1,7 @@
 """Refusals that are written as soon as the head of a request is parsed.
 
-A refusal that passes through the application costs several times more than one that is written by
-the protocol, and clients that retry at once would take the processor from accepted pictures.
+A refusal by the application costs several times as much as one written by the protocol, and clients
+that retry immediately would take processor time from accepted pictures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RefusingProtocol(LimitedProtocol):
     def __init__(self, limits: ServerLimits, refusal_of: RefusalOf, **options: Any) -> None:
         super().__init__(limits, **options)
         self._refusal_of = refusal_of
-        self._is_refusing = False  # the body that arrives is of a refused request
+        self._is_refusing = False  # whether the arriving body is of a refused request
         self._closes_after_body = False
 
     def on_headers_complete(self) -> None:
@@ -46,7 +46,7 @@ class RefusingProtocol(LimitedProtocol):
         self._is_refusing = False
         if self._is_discarding:
             return
-        self._stop_idle_timer()  # it starts anew for the next request
+        self._stop_idle_timer()  # restarted for the next request
         if self._closes_after_body:
             self.transport.close()
 
@@ -63,14 +63,14 @@ class RefusingProtocol(LimitedProtocol):
         if self._is_reserved or self._is_discarding:
             return False
         if any(name == b"origin" for name, _ in self.headers):
-            return False  # a browser needs the headers that the application adds for its page
+            return False  # a browser needs the CORS headers that the application adds
         client = self.client[0] if self.client else "-"
         if (refusal := self._refusal_of(self.url, client)) is None:
             return False
         self._unparsed = 0
-        self._stop_idle_timer()  # it starts anew for the body
+        self._stop_idle_timer()  # restarted for the body
         version = self.parser.get_http_version()
-        # Without "100 Continue" a client may or may not send the body: the connection is over.
+        # Without "100 Continue" a client may or may not send the body, so the connection must end.
         self._closes_after_body = (
             version == "1.0" or self.expect_100_continue or not self.parser.should_keep_alive()
         )

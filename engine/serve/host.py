@@ -1,7 +1,7 @@
 """Refuse requests that name another host: a defence against DNS rebinding.
 
-A page of a stranger may have its own name resolve to 127.0.0.1. Its browser then takes the server
-for the page's own, but sends the page's name in Host.
+A malicious page may make its own name resolve to 127.0.0.1. The browser then treats this server as
+same-origin, but sends the page's name in Host.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ANY = "*"
 
 
 class CheckHost:
-    """Middleware: one Host a request; on a loopback address it must name this machine.
+    """Middleware that requires one Host header, which must name this machine on a loopback address.
 
-    `allowed` are further names; with any, they are checked on every address.
+    `allowed` are additional names; if there are any, Host is checked on every address.
     """
 
     def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ _MEDIA_TYPES = {
     "TIFF": "image/tiff",
     "WEBP": "image/webp",
 }  # by Pillow's name
-_DOCUMENT_VERSION = 1  # of a list of entries, as in docs/json.md
+_DOCUMENT_VERSION = 1  # version of a list of entries, see docs/json.md
 
 
 class InferenceEndpoint(UploadEndpoint):
@@ -59,7 +59,7 @@ class InferenceEndpoint(UploadEndpoint):
 
 
 class PictureEndpoint(UploadEndpoint):
-    """Returns the picture at a URL, because a page may not read it from another server."""
+    """The endpoint that returns the picture at a URL, which a page may not read cross-origin."""
 
     def check(self, request: Request, service: Service) -> None:
         body.check_headers(request.headers, service.limits)
@@ -97,7 +97,7 @@ def _options(
         has_boxes=detector.task == "detector",
     )
     if options.settings.read:
-        detector.check_reading()  # in a batch, the others would fail with this request
+        detector.check_reading()  # an error in the run would fail the whole batch
     return options
 
 
@@ -150,5 +150,5 @@ def _list(service: Service, found: Uploads, entries: list[dict[str, Any] | Engin
 
 
 def _media_type(service: Service, content: bytes) -> str:
-    """Return the type of a picture; nothing else is passed on."""
+    """Return the media type of a picture; refuse any other content."""
     return _MEDIA_TYPES[service.decoders.open(content, "picture").format]

@@ -39,7 +39,7 @@ from engine.vision.padded import padded_arrays
 
 INPUT = "picture"
 VERSION = "1"
-_MOST_DIGITS = 18  # of a length
+_MOST_DIGITS = 18  # maximum for a length
 _BINARY_HEADER = "inference-header-content-length"
 _ROUTING_PARAMETERS = ("binary_data_output", "binary_data_size", "priority", "timeout")
 _DATATYPES = {"f": "FP32", "i4": "INT32", "i8": "INT64", "O": "BYTES"}
@@ -199,7 +199,7 @@ def _flat(data: Any) -> list[Any]:
 
 
 def _split(content: bytes) -> list[bytes]:
-    """Return the elements of a binary BYTES tensor: each follows its length in four bytes."""
+    """Return the elements of a binary BYTES tensor, each preceded by its length in four bytes."""
     elements: list[bytes] = []
     position = 0
     while position < len(content):

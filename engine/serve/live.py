@@ -1,8 +1,8 @@
 """Cameras, streams and videos that the server reads all the time, and their viewers.
 
 Each source has two threads: one keeps the newest frame, the other runs the network on it and
-encodes the result. A source has one frame at a time in the queue of the network, so that sources
-take turns with each other and with requests. Parts are encoded once for all viewers, and only if
+encodes the result. A source has at most one frame in the queue of the network, so that sources
+alternate with each other and with requests. Parts are encoded once for all viewers, and only if
 there are any.
 """
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("engine")
 
-MOST_VIEWERS = 64  # of all sources together
-_RATE_SECONDS = 5.0  # over which frames per second are counted
+MOST_VIEWERS = 64  # total for all sources
+_RATE_SECONDS = 5.0  # the frame rate is averaged over this time
 _PAUSE_SECONDS = 1.0  # after a frame that failed
-_WARNING_SECONDS = 60.0  # between two warnings that the network overflows in frames
+_WARNING_SECONDS = 60.0  # between two warnings about frames that overflow the network
 _JOIN_SECONDS = 0.8
 _JPEG_QUALITY = 80
 
 
 @dataclass(frozen=True)
 class LiveOptions:
-    """The sources that the operator named, and what is followed and counted in each."""
+    """The sources named by the operator, and what is tracked and counted in each."""
 
     names: Sequence[str] = ()
     plans: Sequence[ScenePlan] = ()
@@ -79,7 +79,7 @@ class LiveOptions:
 
 @dataclass(frozen=True, eq=False)
 class SeenFrame:
-    """A frame and what was found in it."""
+    """A frame and its result."""
 
     source: int
     decoded: DecodedFrame
@@ -89,7 +89,7 @@ class SeenFrame:
 
     @cached_property
     def jpeg(self) -> bytes:
-        """The annotated frame, encoded once for all encoders that send it."""
+        """The annotated frame as JPEG, encoded once for everything that sends it."""
         return jpeg(self)
 
 
@@ -113,7 +113,7 @@ Encoder = Callable[[SeenFrame], bytes]
 
 
 class Viewer:
-    """One client of a source: it gets the newest part, encoded by `encode`, when it can take it."""
+    """A client of a source, which gets the newest part, encoded by `encode`, when it is ready."""
 
     def __init__(self, encode: Encoder) -> None:
         self.encode = encode
@@ -122,7 +122,7 @@ class Viewer:
         self._changed = asyncio.Event()
 
     async def next(self) -> bytes | None:
-        """Wait for a part that was not there before; return None at the end."""
+        """Wait for a new part; return None at the end."""
         while self._part is None and not self._is_over:
             self._changed.clear()
             await self._changed.wait()
@@ -130,7 +130,7 @@ class Viewer:
         return None if self._is_over else part
 
     async def parts(self, memory: PictureMemory) -> AsyncGenerator[bytes]:
-        """Yield parts; each counts in `memory` until the next is asked for, or is left out."""
+        """Yield parts that fit into `memory`, where each counts until the next is requested."""
         while (part := await self.next()) is not None:
             if memory.change(True, len(part)):
                 try:
@@ -153,21 +153,21 @@ class LiveSource:
     def __init__(self, number: int, name: str, service: Service, plan: ScenePlan | None) -> None:
         self.number = number
         self.title = shown(name)
-        self.frames = 0  # that the network processed
+        self.frames = 0  # frames processed by the network
         self.received = 0
-        self.counts: Mapping[str, Any] | None = None  # of lines and zones
+        self.counts: Mapping[str, Any] | None = None  # counts of lines and zones
         self.viewers: set[Viewer] = set()
         self._name = name
         self._service = service
         self._plan = plan
         self._settings = service.detector.settings
-        if plan:  # the tracker needs the boxes of low scores
+        if plan:  # the tracker needs low-scoring boxes
             self._settings = replace(self._settings, threshold=plan.low)
         self._scene: Scene | None = None
         self._size: tuple[int, int] | None = None
         self._lost: str | None = None  # why there is no frame
         self._failure: str | None = None  # why the latest frame has no result, or no boxes
-        self._warned_at = -math.inf  # of a frame in which the network overflows
+        self._warned_at = -math.inf  # last warning about an overflow
         self._times: deque[float] = deque(maxlen=1000)
         self._encoders: frozenset[Encoder] = frozenset()
         self._stopped = Event()
@@ -244,7 +244,7 @@ class LiveSource:
                     return
                 except EngineError as error:
                     self._fail(str(error))
-                except Exception as error:  # one source must not end, whatever is wrong
+                except Exception as error:  # no error may end a source
                     self._fail(f"internal error: {type(error).__name__}")
                 if self._stopped.is_set():
                     return
@@ -292,11 +292,11 @@ class LiveSource:
                 result = self._follow(self._plan, result, decoded)
             seen = SeenFrame(self.number, decoded, arrived_at, picture, result)
             parts = {encode: encode(seen) for encode in encoders}
-        with suppress(RuntimeError):  # the loop is closed at the end
+        with suppress(RuntimeError):  # the loop is closed at shutdown
             self._loop.call_soon_threadsafe(self._offer, picture.size, parts, failure)
 
     def _warn_of_overflow(self, reason: str) -> None:
-        """Log an error that names the source, but not for each of many frames that are alike."""
+        """Log an error that names the source, but not for every one of many similar frames."""
         now = time.monotonic()
         if now - self._warned_at >= _WARNING_SECONDS:
             self._warned_at = now
@@ -336,7 +336,7 @@ class LiveSources:
         return iter(self._sources)
 
     def find(self, number: str) -> LiveSource:
-        """Return the source of a number in an address."""
+        """Return the source with the number given in a URL."""
         known = {str(each.number): each for each in self._sources}
         if number not in known:
             expected = f"0 to {len(known) - 1}" if known else "a server with --source"
@@ -359,14 +359,14 @@ class LiveSources:
             source.remove(viewer)
 
     def end_viewers(self) -> None:
-        """End the responses of all viewers, of present and of later ones."""
+        """End the responses of all present and future viewers."""
         self._is_over = True
         for source in self._sources:
             for viewer in source.viewers:
                 viewer.end()
 
     def close(self) -> None:
-        """Stop all sources; a camera that is silent is not waited for."""
+        """Stop all sources, without waiting for a silent camera."""
         for source in self._sources:
             source.stop()
         deadline = time.monotonic() + _JOIN_SECONDS

@@ -1,4 +1,4 @@
-"""GET /sources, and the pictures and results of each source for as long as a client reads them."""
+"""GET /sources, and streams of the pictures and results of each source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JSON_LINES = "application/jsonl"
 _HEADERS = {
     "Cache-Control": "no-store",
     "Connection": "close",  # the server ends a stream only when it shuts down
-    "X-Accel-Buffering": "no",  # nginx would hold parts back
+    "X-Accel-Buffering": "no",  # nginx would buffer parts
     "X-Content-Type-Options": "nosniff",
 }
 
@@ -49,7 +49,7 @@ def _jpeg_part(seen: SeenFrame) -> bytes:
 
 
 class StreamEndpoint:
-    """An ASGI endpoint that sends the newest part of a source whenever the client can take one."""
+    """An ASGI endpoint that sends the newest part of a source whenever the client is ready."""
 
     def __init__(self, encode: Encoder, media_type: str) -> None:
         self._encode = encode

@@ -1,4 +1,4 @@
-"""Counters that bound how many bytes are held at once, with a share that only small users get."""
+"""Budgets that bound how many bytes are held at once, with a share reserved for small users."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class BudgetClosedError(Exception):
 class BodyMemory:
     """A thread-safe budget of `size` bytes for the bodies of at most `requests` requests.
 
-    A quarter of it is for small bodies, so that there is room for a small one whatever large ones
-    hold. Large ones of one address get no more than half of it, so that there is room for others.
+    A quarter is reserved for small bodies, so that large ones never block them. The large bodies of
+    one address get at most half, so that there is room for others.
     """
 
     def __init__(self, size: int, requests: int) -> None:
         self.size = size
         self.held = 0
-        self.largest = size - size // 2  # what one address may hold when a large one grows
-        self._of_large = size - size // 4  # what all may hold when a large one grows
+        self.largest = size - size // 2  # limit of one address when a large body grows
+        self._of_large = size - size // 4  # total limit when a large body grows
         self._small = size // 4 // requests
-        self._held_by: Counter[str] = Counter()  # address
+        self._held_by: Counter[str] = Counter()  # bytes by address
         self._lock = Lock()
 
     def try_reserve(self, client: str, count: int, before: int = 0) -> bool:
@@ -52,17 +52,17 @@ class BodyMemory:
 class PictureMemory:
     """A thread-safe budget of `size` bytes for decoded pictures.
 
-    Threads wait for it in order, in one queue for large pictures and one for small ones. Large ones
-    never take the share of the small ones; while a large one waits, small ones stay within it.
-    `input_bytes` is what any picture takes for the network's input.
+    Threads wait in order, in one queue for large pictures and one for small ones. Large ones never
+    take the share of the small ones; while a large one waits, small ones stay within their share.
+    `input_bytes` is what the network's input takes for any picture.
     """
 
     def __init__(self, size: int, input_bytes: int = 0) -> None:
         self.size = size
         self._share = min(max(size // 8, 4 * input_bytes), size // 2)
-        self.largest = size - self._share  # bytes of one picture
-        self._held = {True: 0, False: 0}  # of small and of large pictures
-        self._next_large = 0  # bytes of the large picture that waits first
+        self.largest = size - self._share  # maximum bytes of one picture
+        self._held = {True: 0, False: 0}  # bytes of small and of large pictures
+        self._next_large = 0  # bytes of the first waiting large picture
         self._is_closed = False
         self._changed = Condition()
         self._turns = {True: Lock(), False: Lock()}
@@ -93,7 +93,7 @@ class PictureMemory:
         return Reservation(self, count, is_small)
 
     def close(self) -> None:
-        """Let every present and future reserve() raise BudgetClosedError."""
+        """Make every present and future reserve() raise BudgetClosedError."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

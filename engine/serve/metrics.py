@@ -14,7 +14,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Histogram:
-    """A Prometheus histogram; a value belongs to the first bound that is not below it."""
+    """A Prometheus histogram; a value counts in the first bucket whose bound it does not exceed."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
@@ -108,7 +108,7 @@ class Metrics:
 
 
 def labels(**values: str) -> str:
-    """Return labels as they stand between the braces; names of classes may be any text."""
+    """Return labels in the syntax between the braces; class names may be any text."""
     return ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items())
 
 

@@ -22,7 +22,7 @@ logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
 _MAX_FIELDS = 256
 _AFTER_BOUNDARY = re.compile(rb"[ \t]*(\r\n|\n|--)")
-_MOST_MENTIONS = 100  # of the boundary in the text before the first part
+_MOST_MENTIONS = 100  # maximum occurrences of the boundary before the first part
 _MAX_HEADER_LENGTH = 1000
 _MAX_FIELD_LENGTH = 10_000
 _ESCAPES = {"%0A": "\n", "%0D": "\r", "%22": '"'}  # WHATWG: the only ones in a form's names
@@ -70,7 +70,7 @@ def parse(content: bytes, content_type: str) -> Form:
 def _without_preamble(content: bytes, boundary: bytes) -> bytes:
     """Drop what RFC 2046 allows around the first boundary: text before it, spaces after it.
 
-    The parser refuses both, or takes a hyphen of the text for the boundary.
+    The parser refuses both, or mistakes a hyphen in the text for the boundary.
     """
     line = b"--" + boundary
     end = 0
@@ -85,7 +85,7 @@ def _without_preamble(content: bytes, boundary: bytes) -> bytes:
             return line + content[found.start(1) :]
         if found:  # a line without its CR, the end of the form, or a boundary after other text
             break
-    return content  # which the parser refuses
+    return content  # the parser refuses it
 
 
 class _Parts:
@@ -148,7 +148,7 @@ class _Parts:
 
 
 def _extended_name(disposition: str) -> str | None:
-    """Return the name in filename*=, which forms should not have, and some programs send alone."""
+    """Return the name in filename*=, which forms should not use but some programs do."""
     found = _EXTENDED_NAME.search(disposition)
     return None if found is None else unquote(found[2], encoding=found[1], errors="replace")
 

@@ -225,7 +225,7 @@ def _picture() -> _Object:
 
 
 def _live() -> _Object:
-    """Describe the addresses of live sources; a stream ends when the client leaves."""
+    """Describe the paths of live sources; a stream ends when the client disconnects."""
     number: _Object = {
         "name": "number",
         "in": "path",
@@ -314,7 +314,7 @@ def _schemas(is_detector: bool) -> _Object:
         "bytes": {"type": "string", "contentEncoding": "base64"},
     }
     results = "detections" if is_detector else "classes"
-    exif: _Object = {  # of a picture whose EXIF turns it
+    exif: _Object = {  # if the EXIF orientation rotates the picture
         "type": "object",
         "properties": {"orientation": {"type": "integer"}, "applied": {"type": "boolean"}},
         "required": ["orientation", "applied"],

@@ -16,16 +16,16 @@ from engine.serve.quiet_transport import QuietTransport
 from engine.serve.rejection import spread_seconds
 from engine.serve.server_limits import ServerLimits
 
-STREAM = "engine.stream"  # the key of a scope whose response has no end of its own
-_MAX_HEAD_BYTES = 1 << 16  # and up to a piece more; also bounds trailers and chunk headers
-_MAX_PIPELINED = 16  # requests in line; no more input is parsed until one of them is answered
-_PIECE_BYTES = 1 << 13  # parsed at once, so that few requests are added to those in line
-_MAX_DISCARDED_BYTES = 64 << 20  # after the last response, so that closing does not destroy it
+STREAM = "engine.stream"  # scope key that marks an endless response
+_MAX_HEAD_BYTES = 1 << 16  # plus up to one piece; also bounds trailers and chunk headers
+_MAX_PIPELINED = 16  # queued requests; no more input is parsed until one is answered
+_PIECE_BYTES = 1 << 13  # parsed at once, so that the queue grows by few requests
+_MAX_DISCARDED_BYTES = 64 << 20  # after the last response, so that a reset does not destroy it
 _MAX_SECONDS_TO_DISCARD = 10.0
 _SECONDS_TO_DISCARD = 2.0  # without input from the client
-_RESERVED = 32  # connections beyond the limit, each for one check of health
+_RESERVED = 32  # connections beyond the limit, each for one health check
 _SECONDS_IN_RESERVE = 2.0
-_SECONDS_TO_PROBE = 0.2  # whether a client that sends no more has left; doubled each time
+_SECONDS_TO_PROBE = 0.2  # before probing a half-closed connection; doubled each time
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HEALTH_PATHS = (b"/healthz", b"/readyz", b"/metrics")
 _UPGRADE_HEADERS = (b"upgrade", b"http2-settings")
@@ -55,13 +55,13 @@ class LimitedProtocol(HttpToolsProtocol):
         self._running: Any = None  # the request being answered; `cycle` is the last one received
         self._idle_timer: asyncio.TimerHandle | None = None  # runs while no request is in progress
         self._response_timer: asyncio.TimerHandle | None = None  # runs while writing is paused
-        self._probe_timer: asyncio.TimerHandle | None = None  # runs while a client sends no more
+        self._probe_timer: asyncio.TimerHandle | None = None  # runs on a half-closed connection
         self._held = memoryview(b"")  # received, but not parsed yet
-        self._refuse_rest: Callable[[], None] | None = None  # due after the responses in line
+        self._refuse_rest: Callable[[], None] | None = None  # called after the queued responses
         self._unparsed = 0  # bytes received since the last complete head or piece of a body
         self._reserved_at = 0.0
-        self._is_reserved = False  # beyond the limit of connections: only health is answered
-        self._is_discarding = False  # what the client sends after its last response
+        self._is_reserved = False  # beyond the connection limit: only for health checks
+        self._is_discarding = False  # whether input after the last response is discarded
         self._discarded = 0
         self._discards_until = 0.0
 
@@ -78,15 +78,15 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_discarding:
             self._discard(len(data))
             return
-        if self.is_streaming:  # nothing that follows can be answered, but reading shows who leaves
+        if self.is_streaming:  # nothing more can be answered, but reading detects disconnects
             return
         self._held = memoryview(bytes(self._held) + data)
         self._parse_held()
 
     def _parse_held(self) -> None:
-        """Parse what was received, until many requests wait in line; the rest waits for them.
+        """Parse what was received, until too many requests are queued; the rest waits for them.
 
-        The socket is not read meanwhile, so a client that sends more has to wait, too.
+        Meanwhile the socket is not read, so the client has to wait, too.
         """
         self.flow.is_holding = False
         self.flow.resume_reading()
@@ -126,13 +126,13 @@ class LimitedProtocol(HttpToolsProtocol):
             refuse()
 
     def _drop_incomplete(self) -> None:
-        """Drop the last request in line if the rest of it will not come."""
+        """Drop the last queued request if the rest of it will not arrive."""
         if self.pipeline and self.cycle.more_body:
             self.pipeline.popleft()
             self.cycle = self.pipeline[0][0] if self.pipeline else self._running
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value.strip(b" \t"))  # httptools leaves what follows the value
+        super().on_header(name, value.strip(b" \t"))  # httptools keeps trailing whitespace
 
     def on_headers_complete(self) -> None:
         self._unparsed = 0
@@ -140,11 +140,11 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_reserved and not (is_of_health or self._is_responding):
             self._refuse_connection()
         if not (self.parser.has_upgrade_offer or self._is_discarding):
-            if self.parser.get_http_version() == "1.0":  # which has no interim responses
+            if self.parser.get_http_version() == "1.0":  # has no interim responses
                 self.expect_100_continue = False
             waiting = len(self.pipeline)
             super().on_headers_complete()
-            if self._is_reserved:  # for one answer only: the next check needs the place
+            if self._is_reserved:  # for one response only: the next check needs the slot
                 self.cycle.keep_alive = False
             if len(self.pipeline) == waiting:
                 self._running = self.cycle
@@ -176,7 +176,7 @@ class LimitedProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call the application, and end its response as the client expects it."""
+        """Call the application, and end its response in the way the client expects."""
         cycle = self._running
 
         async def send_framed(message: Message) -> None:
@@ -188,7 +188,7 @@ class LimitedProtocol(HttpToolsProtocol):
             if is_last and message["type"] == "http.response.start":  # uvicorn 0.34 leaves it out
                 message = {**message, "headers": _with_close(message.get("headers", ()))}
             if STREAM in scope and scope["http_version"] == "1.0":
-                # Uvicorn would send chunks. Here the end of the connection is that of the body.
+                # Uvicorn would send chunks. Here closing the connection ends the body.
                 cycle.chunked_encoding = False
                 cycle.expected_content_length = len(message.get("body", b""))
             await send(message)
@@ -209,9 +209,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self._response_timer = self.loop.call_later(seconds, self.transport.abort)
 
     def _leave_places_to_others(self) -> None:
-        """End the oldest response that its client does not read, if its address has too many.
+        """End the oldest response that is not being read, if its client's address has too many.
 
-        Such a response keeps the place of its picture in the queue.
+        Such a response occupies its picture's place in the queue.
         """
         unread = [
             (each._response_timer.when(), id(each), each)
@@ -240,10 +240,10 @@ class LimitedProtocol(HttpToolsProtocol):
             self._parse_held()
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Keep the connection of a client that has ended its own side after a whole request.
+        """Keep a half-closed connection if the client has sent a complete request.
 
-        A client that has left looks the same until something is sent to it, so it is sent interim
-        responses, which HTTP/1.0 does not have.
+        A client that has disconnected looks the same until something is sent to it, so interim
+        responses are sent, which HTTP/1.0 does not have.
         """
         self._drop_incomplete()
         if not self._is_responding or self.cycle.more_body or self._is_discarding:
@@ -258,8 +258,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._probe_timer = self.loop.call_later(seconds, self._probe, 2 * seconds)
 
     def _probe(self, next_seconds: float) -> None:
-        """Write what resets the connection of a client that has left, before the next write."""
-        if self.is_streaming:  # since the client has ended its side
+        """Write something, so that a connection is reset if its client has disconnected."""
+        if self.is_streaming:  # since the client half-closed the connection
             self.transport.close()
             return
         if not (self.pipeline or self.cycle.response_started):
@@ -276,7 +276,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._response_timer = _cancelled(self._response_timer)
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
-        if self._running and not self._running.response_complete:  # uvicorn tells only the last one
+        if self._running and not self._running.response_complete:  # uvicorn tells only the last
             self._running.disconnected = True
             self._running.message_event.set()
 
@@ -286,12 +286,12 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def _is_body_in_vain(self) -> bool:
-        """Whether the body that arrives is of a request that has its response."""
+        """Whether the arriving body belongs to a request that already has its response."""
         return self.cycle is not None and self.cycle.response_complete and self.cycle.more_body
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the response has no end of its own; the client has to read each part in time."""
+        """Whether the response is endless; the client must read each part in time."""
         return self._running is not None and STREAM in self._running.scope
 
     def abort_stream(self) -> None:
@@ -305,7 +305,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _is_over_limit(self) -> bool:
         """Return whether there are too many connections, of all clients or of this one.
 
-        The last tenth is not for a client that holds all others.
+        A client that holds all other connections gets none of the last tenth.
         """
         most = self._limits.connections
         of_one = most - most // 10
@@ -319,9 +319,9 @@ class LimitedProtocol(HttpToolsProtocol):
         return [each for each in self.connections if each is not self]  # type: ignore[misc]
 
     def _enter_reserve(self) -> None:
-        """Keep a connection for checks of health; the oldest of a full reserve makes way."""
+        """Keep a connection for health checks; if the reserve is full, close its oldest one."""
         waiting = [each for each in self._others if each._is_reserved and not each._is_responding]
-        if len(waiting) >= 2 * _RESERVED:  # half of them may be discarding
+        if len(waiting) >= 2 * _RESERVED:  # half of them may be discarding input
             for each in waiting:
                 each.transport.abort()
         elif len(idle := [each for each in waiting if not each._is_discarding]) >= _RESERVED:
@@ -335,9 +335,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self._close_gently()
 
     def _close_gently_if_input_is_unread(self) -> bool:
-        """Begin to close gently after a response to which more input followed, and return whether.
+        """If more input followed a response, begin a gentle close and return True.
 
-        Input that is refused with nothing before it is cut off.
+        If the first input is refused, the connection is closed at once.
         """
         last = self._running
         has_answered = last is not None and last.response_complete
@@ -360,7 +360,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._discard(0)
 
     def _discard(self, count: int) -> None:
-        """Count bytes that were discarded, and close the connection when the client pauses."""
+        """Count discarded bytes, and close the connection when the client pauses."""
         self._stop_idle_timer()
         self._discarded += count
         if self._discarded > _MAX_DISCARDED_BYTES:

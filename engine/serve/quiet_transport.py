@@ -1,4 +1,4 @@
-"""A transport to which writing stays harmless after it was closed."""
+"""A transport wrapper that makes writing after closing harmless."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 
 class QuietTransport:
-    """Drop what is written to a transport that is closing, or whose end was written.
+    """A transport that drops what is written while it is closing, or after its end was written.
 
     A client may close its connection at any moment. Asyncio then drops what is written, but uvloop
     raises RuntimeError, and uvicorn writes to such transports: it reports a lost connection only
     to the last of several pipelined requests.
 
-    `close_gently` is called before the transport is closed, and returns whether it has written the
-    end and will close the transport again later.
+    `close_gently` is called before the transport is closed; it returns whether it has written the
+    end and will close the transport itself later.
     """
 
     def __init__(self, transport: asyncio.Transport, close_gently: Callable[[], bool]) -> None:

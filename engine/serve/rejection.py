@@ -32,7 +32,7 @@ class ClientDisconnectedError(Exception):
 
 
 def no_memory(what: str) -> RejectedError:
-    """Return the error for a request whose bytes have no room now."""
+    """Return the error for a request for which there is currently no memory."""
     reason = f"memory: expected space for {what}, got none now"
     return RejectedError(503, reason, retry_after=spread_seconds(1))
 
@@ -40,7 +40,7 @@ def no_memory(what: str) -> RejectedError:
 def spread_seconds(seconds: float) -> int:
     """Return a random whole number of seconds, from `seconds` to three times as many.
 
-    Clients that were refused together would otherwise come back together.
+    Otherwise clients that were refused together would retry together.
     """
     seconds = max(1.0, seconds)
     return min(round(random.uniform(seconds, seconds * _SPREAD)), _LONGEST_SECONDS)

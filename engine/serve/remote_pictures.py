@@ -26,9 +26,9 @@ _TRANSLATED = ((ipaddress.ip_network("64:ff9b::/96"), 12), (ipaddress.ip_network
 class PictureFetcher:
     """Threads that fetch pictures for clients.
 
-    A name is resolved once for each connection, redirects included, and the connection is made to
-    the address that was checked. A name that resolves to another address later gains nothing.
-    Proxies of the environment are not used, because they would resolve names themselves.
+    A name is resolved once per connection, including redirects, and the connection is made to the
+    checked address, so that DNS rebinding is useless. The environment's proxies are not used,
+    because they would resolve names themselves.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -36,10 +36,10 @@ class PictureFetcher:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="serve-fetch")
 
     async def fetch(self, url: str, reserve: Callable[[int], bool]) -> bytes:
-        """Return what is at `url`; raise ImageError if it cannot be fetched."""
+        """Return the content at `url`; raise ImageError if it cannot be fetched."""
         loop = asyncio.get_running_loop()
         fetch = partial(self._fetch, url, reserve)
-        try:  # the deadline of the fetch does not cover the resolution of the name
+        try:  # the fetch's deadline does not cover name resolution
             return await asyncio.wait_for(
                 loop.run_in_executor(self._threads, fetch), _TOTAL_SECONDS + _READ_SECONDS
             )
@@ -87,7 +87,7 @@ def is_public(text: str) -> bool:
     """Return whether an address belongs to the public internet."""
     try:
         address = ipaddress.ip_address(text)
-    except ValueError:  # with a scope, such as fe80::1%eth0
+    except ValueError:  # an address with a scope, such as fe80::1%eth0
         return False
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:

@@ -34,7 +34,7 @@ DETECTION_PARAMETERS = (
 CLASSIFICATION_PARAMETERS = ("top_k",)
 PICTURE_PARAMETERS = ("blur", "pixelate")
 _FRACTIONS = ("threshold", "nms", "overlap")
-_NUMBER = re.compile(r"[ -^`-~]+")  # Python also reads 1_0 and digits of other scripts
+_NUMBER = re.compile(r"[ -^`-~]+")  # ASCII without _, as Python also parses 1_0 and foreign digits
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def parse(
 ) -> RequestOptions:
     """Parse the settings in the query string or in JSON, and the Accept header of a request.
 
-    A response of `only_arrays` has no place for texts and drawings.
+    A response of `only_arrays` cannot hold texts or drawings.
     """
     known: tuple[str, ...] = DETECTION_PARAMETERS if has_boxes else CLASSIFICATION_PARAMETERS
     if has_boxes and only_arrays:

@@ -31,8 +31,8 @@ from engine.serve.server_limits import ServerLimits
 from engine.serve.service import Service, useless_memory, warm_up
 from engine.vision.decode_pool import DecodePool
 
-_SECONDS_TO_CLOSE = 5  # for connections, after every request has its response
-_SECONDS_TO_END_STREAMS = 0.5  # for clients of live sources, which may not read
+_SECONDS_TO_CLOSE = 5  # for connections, once every request has its response
+_SECONDS_TO_END_STREAMS = 0.5  # for clients of live sources, which may have stopped reading
 _BACKLOG = 1024
 _MIB = 1 << 20
 _MAX_PORT = 65535
@@ -67,7 +67,7 @@ def address_of(bound: socket.socket) -> str:
 
 
 def _listen(bound: socket.socket, option: str) -> None:
-    """Begin to listen, which fails if another server was bound to the same port meanwhile."""
+    """Begin to listen, which fails if another server has meanwhile taken the port."""
     try:
         bound.listen(_BACKLOG)
     except OSError as error:
@@ -78,8 +78,8 @@ def _listen(bound: socket.socket, option: str) -> None:
 class Server(uvicorn.Server):
     """A server that drains on the first signal and exits at once on the second.
 
-    `decoders` are the processes that decode pictures. `wait_seconds` is how long a batch waits for
-    pictures that are being decoded, at most.
+    `decoders` are the processes that decode pictures. `wait_seconds` is the maximum time that a
+    batch waits for pictures being decoded.
     """
 
     def __init__(
@@ -157,14 +157,14 @@ class Server(uvicorn.Server):
         return self._service
 
     def _refusal_of(self, target: bytes, client: str) -> RejectedError | None:
-        """Return why the server refuses a picture that is posted to `target`, and record it."""
+        """Return and record why the server refuses a picture posted to `target`, or None."""
         service = self._service
         path = target.partition(b"?")[0]
         is_of_picture = path in _PICTURE_PATHS or (
             path.startswith(b"/v2/models/") and path.endswith(b"/infer")
         )
         if service is None or not is_of_picture or service.is_draining:
-            return None  # the application refuses at the end, and the connection is closed gently
+            return None  # at shutdown the application refuses, and the connection closes gently
         if refusal := service.body_refusal(client):
             name = path.decode() if path in _PICTURE_PATHS else "/v2/models"
             service.metrics.add_request(name, refusal.status, 0.0)

@@ -8,20 +8,20 @@ from dataclasses import dataclass, fields
 from engine.errors import InputError
 from engine.serve.rejection import RejectedError
 
-_MAX_PICTURES = 1024  # in a request, whatever the queue holds
+_MAX_PICTURES = 1024  # per request, regardless of the queue
 
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """Bounds of one request and of all requests together.
+    """Bounds on one request and on all requests together.
 
     A request beyond a bound is refused before memory is allocated for it.
     """
 
-    queue: int = 64  # accepted pictures without a response
+    queue: int = 64  # accepted pictures that have no response yet
     body_bytes: int = 32 << 20
     pixels: int = 50_000_000  # in one picture
-    tiles: int = 256  # into which one picture is cut
+    tiles: int = 256  # per picture
     memory_bytes: int = 1 << 30  # bodies and decoded pictures of all requests
     connections: int = 1000
     idle_seconds: float = 60.0  # until the head of the next request is complete

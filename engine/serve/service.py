@@ -44,18 +44,18 @@ InferenceFuture: TypeAlias = "asyncio.Future[Inference]"
 AnyInferenceFuture: TypeAlias = "InferenceFuture | concurrent.futures.Future[Inference]"
 
 _BYTES_PER_DRAWN_PIXEL = 8  # drawing copies the pixels twice more
-_BYTES_PER_INPUT_PIXEL = 12  # of the network: three float32
+_BYTES_PER_INPUT_PIXEL = 12  # of the network's input: three float32
 _BYTES_PER_FRAME_PIXEL = 8  # RGB, and as decoded: the frame that runs and the next one
-_ANY_PIXELS = 1 << 62  # the limit has a status of its own here
+_ANY_PIXELS = 1 << 62  # no limit: exceeding it has its own HTTP status here
 
 _SMOOTHING = 0.2  # weight of the latest run in the moving average
 
 
 class Service:
-    """A detector, the threads that get pictures decoded, and an account of what requests hold.
+    """A detector, the threads that have pictures decoded, and an account of what requests hold.
 
-    Its methods run on the event loop unless they say otherwise. `decoders` are the processes that
-    decode. `wait_seconds` is how long a batch waits for pictures that are being decoded, at most.
+    Methods run on the event loop unless they say otherwise. `decoders` are the decoding processes.
+    `wait_seconds` is the maximum time that a batch waits for pictures being decoded.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Service:
         self.model_name = detector.name
         self.metrics = Metrics()
         self.body_memory = BodyMemory(limits.memory_bytes // 4, 2 * limits.queue)
-        # a longer body would be told to try again for ever
+        # clients with a longer body would be told to retry forever
         body_bytes = min(limits.body_bytes, self.body_memory.largest)
         self.limits = replace(limits, body_bytes=body_bytes)
         self.fetcher = PictureFetcher(body_bytes) if allow_urls else None
@@ -122,8 +122,8 @@ class Service:
     def overload(self, count: int = 1) -> RejectedError | None:
         """Return why no `count` further pictures are accepted now, or None.
 
-        As many bodies again as the queue holds may be on their way. If there were more, clients
-        would send some in vain; if there were fewer, slow clients would keep others out.
+        As many bodies as the queue holds may be in transit in addition. With more, some would be
+        sent in vain; with fewer, slow clients would keep others out.
         """
         waiting = self.accepted_pictures
         reading = self.reading.total()
@@ -136,8 +136,8 @@ class Service:
     def body_refusal(self, client: str) -> RejectedError | None:
         """Return why no further body from the address `client` is read now, or None.
 
-        One address may have half of the bodies that are on their way: however slowly it sends
-        them, the others can fill the queue.
+        One address may have half of the bodies in transit: however slowly it sends them, others can
+        fill the queue.
         """
         reading = self.reading[client]
         if reading >= self.limits.queue:
@@ -180,7 +180,7 @@ class Service:
     def run_batch(
         self, batch: Batch, settings: Settings, *, is_wanted: Callable[[], bool]
     ) -> concurrent.futures.Future[Inference]:
-        """Queue a picture that was prepared; any thread may call this and wait for the result."""
+        """Queue a prepared picture; any thread may call this and wait for the result."""
         future: concurrent.futures.Future[Inference] = concurrent.futures.Future()
         self._batcher.expect()
         self._batcher.submit(
@@ -236,7 +236,7 @@ class Service:
             reading.needed = large.needed
             try:
                 self._large_readers.submit(self._read_large, reading)
-            except RuntimeError:  # the service was closed, which waits for no picture
+            except RuntimeError:  # the service was closed without waiting for pictures
                 self._loop.call_soon_threadsafe(_settle, reading.future, shutting_down())
         except Exception as error:
             self._batcher.cancel_expected()
@@ -250,7 +250,7 @@ class Service:
             )
 
     def _read_large(self, reading: Reading) -> None:
-        """Do the same for a picture that is known to be large, once there is memory for it."""
+        """Do what _read() does for a picture known to be large, once there is memory for it."""
         try:
             reading.lease.reserve_picture(reading.needed)
         except Exception as error:
@@ -289,7 +289,7 @@ class Service:
             lease.release()
             if not self.picture_memory.is_small(large.needed):
                 raise
-            lease.reserve_picture(large.needed)  # small, but not enough was free
+            lease.reserve_picture(large.needed)  # small, but too little memory was free
             batch = self.detector.prepare(content, settings=reading.settings, decoder=decode)
         (prepared,) = batch.pictures
         assert isinstance(prepared, Prepared)
@@ -302,7 +302,7 @@ class Service:
         return batch
 
     def _needed(self, opened: Opened, *, draws: bool) -> int:
-        """Return the bytes for a picture from decoding it to its response."""
+        """Return the bytes that a picture needs from decoding to response."""
         pixels = opened.width * opened.height
         if pixels > self.limits.pixels:
             got = f"{opened.width} x {opened.height}"
@@ -351,7 +351,7 @@ class _IsLargeError(Exception):
 
 
 def shutting_down() -> RejectedError:
-    """Return the error of a request that the server gives up."""
+    """Return the error for a request that is abandoned at shutdown."""
     return RejectedError(503, "server: shutting down", retry_after=1, closes_connection=True)
 
 
@@ -381,7 +381,7 @@ class RequestLease:
         self._body_bytes = 0
         self._accepted_pictures = 0
         self._lock = Lock()  # pictures of one request are fetched and decoded on several threads
-        self._is_released = False  # a fetch that timed out may end after the response
+        self._is_released = False  # a timed-out fetch may end after the response
         service.active_requests += 1
 
     def try_reserve_body(self, count: int) -> bool:
@@ -435,7 +435,7 @@ class PictureLease:
             raise shutting_down() from None
 
     def try_resize_picture(self, count: int) -> bool:
-        """Hold `count` bytes for the picture instead, if they are free, and return whether."""
+        """Change the picture's reservation to `count` bytes; return whether they were free."""
         assert self.reservation is not None
         return self.reservation.try_resize(count)
 
@@ -466,7 +466,7 @@ class Inference:
 
 
 def useless_memory(detector: Detector) -> int:
-    """Return the most bytes of --memory in which no picture has room next to the input."""
+    """Return the largest --memory in bytes that leaves no room for a picture besides the input."""
     return _input_bytes(detector) * 8 // 3  # half of the pictures' part, which is three quarters
 
 
@@ -475,7 +475,7 @@ def _input_bytes(detector: Detector) -> int:
 
 
 def warm_up(detector: Detector) -> None:
-    """Run every batch size that will occur, so that CUDA graphs are captured before serving."""
+    """Run every batch size that will occur, to capture CUDA graphs before serving."""
     width, height = detector.size
     batch = detector.prepare(np.zeros((height, width, 3), np.uint8))
     max_batch = detector.settings.batch

@@ -23,9 +23,9 @@ Answer = TypeVar("Answer")
 
 NO_URLS = "url: expected a picture, got its address. This server runs without --allow-urls"
 
-_MAX_INLINE_ENTRIES = 100  # so few are serialized faster than another thread takes over
-_CHUNK_BYTES = 1 << 16  # of a response, so that a slow client does not make all of it buffered
-_BYTES_PER_JSON_BYTE = 2  # its text and the decoded pictures, while both exist
+_MAX_INLINE_ENTRIES = 100  # serializing so few is faster than switching threads
+_CHUNK_BYTES = 1 << 16  # per write, so that the response to a slow client is not all buffered
+_BYTES_PER_JSON_BYTE = 2  # text and decoded pictures exist at the same time
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class EncodedResponse:
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request whose body was read, and what it holds."""
+    """A request whose body was read, with its lease."""
 
     service: Service
     lease: RequestLease
@@ -44,7 +44,7 @@ class Exchange:
     content: bytes
 
     async def parse(self, parse: Callable[[bytes], Uploads], *, is_json: bool) -> Uploads:
-        """Return the pictures in the body; large bodies would block other requests."""
+        """Return the pictures in the body; parse large bodies in a thread."""
         decoded = len(self.content) * _BYTES_PER_JSON_BYTE
         if is_json and not self.lease.try_reserve_body(decoded):
             most = self.service.body_memory.largest // (1 + _BYTES_PER_JSON_BYTE)
@@ -68,10 +68,10 @@ class Exchange:
         *,
         draws: bool = False,
     ) -> Answer:
-        """Run the network on one picture and return what `answer` makes of the result in a thread.
+        """Run the network on one picture; return `answer` of the result, computed in a thread.
 
-        The memory of the picture is then released: pictures of one request that waited for each
-        other's would wait forever.
+        The picture's memory is then released: otherwise pictures of one request could wait for each
+        other's forever.
         """
         lease = PictureLease(self.lease, await self._content(upload))
         try:
@@ -88,7 +88,7 @@ class Exchange:
         settings: Settings,
         answer: Callable[[Inference], Answer],
     ) -> list[Answer | EngineError]:
-        """Return the answer or the error of each picture; raise what is not a picture's fault."""
+        """Return the answer or the error of each picture; raise errors that are not a picture's."""
         answers = await asyncio.gather(
             *(self.infer(each, settings, answer) for each in uploads),
             return_exceptions=True,

@@ -20,8 +20,8 @@ JSON_TYPE = "application/json"
 _PICTURE_KEYS = ("data", "url", "name")
 _MAX_URL_LENGTH = 8192
 _MAX_NAME_LENGTH = 1024
-_MAX_SHOWN = 4  # keys in a message
-_MAX_VALUES = 100_000  # in JSON: a value takes many times the memory of its text
+_MAX_SHOWN = 4  # maximum number of keys in a message
+_MAX_VALUES = 100_000  # in JSON, where a value takes many times the memory of its text
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def parse_object(content: bytes) -> dict[str, Any]:
 
 
 def decode_base64(text: Any, where: str) -> bytes:
-    """Return the bytes of base64 text, in lines or not, perhaps with the prefix of a data: URL."""
+    """Return the bytes of base64 text, which may have line breaks and the prefix of a data: URL."""
     if not isinstance(text, str):
         raise InputError(f"{where}: expected a picture in base64, got {brief(text)}")
     if text.startswith("data:"):

@@ -65,9 +65,9 @@ OneSource = TypeVar("OneSource", bound="Source | int")
 
 _log = logging.getLogger("engine")
 
-_WAITING = 3  # batches of a stream that may be done while an earlier one is not
-_NO_NUMBERS = ("O", "U", "S", "T")  # kinds of NumPy's types: objects and texts
-_CHANNELS = (1, 3, 4)  # of a picture
+_WAITING = 3  # batches of a stream that may finish before an earlier one
+_NO_NUMBERS = ("O", "U", "S", "T")  # NumPy's dtype kinds for objects and text
+_CHANNELS = (1, 3, 4)  # valid for a picture
 _RGB = 3  # channels
 
 ON_ERROR = ("raise", "yield", "skip")
@@ -110,12 +110,12 @@ class Detector:
         kind, beta = graph.nms
         self._suppression = Suppression(settings.nms, cast(Kind, kind), beta, agnostic_nms)
         self._precision = precision
-        self._passes = passes  # applied to `plan` already
-        self._ranges = ranges  # of int8 layers
+        self._passes = passes  # already applied to `plan`
+        self._ranges = ranges  # for int8 layers
         self._program = self._compile(plan)
         self._intake = replace(intake, scales=not self._program.scales_pictures)
-        self._decoders = decoders  # of untrusted pictures
-        self.card_decoder = None if videos is None else CardDecoder(videos)  # of videos
+        self._decoders = decoders  # for untrusted pictures
+        self.card_decoder = None if videos is None else CardDecoder(videos)  # for videos
         self._runs = PictureRuns(
             *(graph, self._program, self._intake, self._suppression, settings),
             labels=labels,
@@ -166,7 +166,7 @@ class Detector:
 
     @property
     def runs_at_once(self) -> int:
-        """How many threads it takes to keep the device busy."""
+        """The number of threads needed to keep the device busy."""
         return 1 if self.has_state else max(1, self._program.runs_ahead)
 
     @property
@@ -180,7 +180,7 @@ class Detector:
         return self._graph
 
     def read_plan(self) -> Plan:
-        """Read the same weights again; return the network as operations, without any fusion."""
+        """Read the same weights again; return the network as an unfused plan."""
         return self._read_plan()
 
     @property
@@ -249,7 +249,7 @@ class Detector:
 
         A picture is a path, a URL, bytes, a file, a Pillow image or an array (height, width,
         channels), in RGB order unless `bgr`. A folder, pattern, .txt list or video stands for its
-        pictures, in a list or alone; alone it gives a list, too, which the types do not show.
+        pictures, in a list or alone; even alone it gives a list, which the type hints do not show.
         `threshold`, `nms`, `classes`, `max_detections`, `read`, `tiles` and `overlap` replace those
         of load() for this call; tiles="none" turns tiles off.
         A classifier gives a Classification instead of each Result: see classify().
@@ -295,7 +295,7 @@ class Detector:
     ) -> list[Classification]: ...
 
     def classify(self, source: Any, *, bgr: bool = False) -> Any:
-        """Return the Classification of a picture, or a list; this is a classifier's own call."""
+        """Return the Classification of a picture, or a list; a classifier's call does the same."""
         if self.task != "classifier":
             raise InputError(f"{self._graph.file}: is no classifier. Call the detector itself")
         return self(source, bgr=bgr)
@@ -310,7 +310,7 @@ class Detector:
         settings: Settings | None = None,
         decoder: Decoder | None = None,
     ) -> Batch:
-        """Read and scale one picture for run(), on any thread; raises its ImageError.
+        """Read and scale one picture for run(), on any thread; raise its ImageError.
 
         `settings` are those of its run, which tell whether it is cut into tiles. `decoder` decodes
         an encoded picture in place of this process.
@@ -344,11 +344,12 @@ class Detector:
         return outcomes
 
     def pin(self, frames: Frames) -> Frames:
-        """Page-lock an array, so that a GPU reads pictures from it without a copy; return it.
+        """Page-lock an array, so that a GPU can read pictures from it without a copy; return it.
 
         The array has the type uint8, owns its memory and holds one picture in each row, like the
         buffers of a camera; pass its rows as pictures. A row must not be changed until its result
-        is there. The effect lasts until the array or the detector is freed. A CPU needs no pinning.
+        has arrived. The array stays pinned until it or the detector is freed. On a CPU, pinning has
+        no effect.
         """
         check_frames(frames)
         self._program.pin(frames)
@@ -356,7 +357,7 @@ class Detector:
         return frames
 
     def _is_pinned(self, array: Array) -> bool:
-        """Return whether an array is a part of one of pin(), which the caller keeps unchanged."""
+        """Return whether an array is part of a pinned one, which the caller keeps unchanged."""
         owner = array if array.base is None else array.base
         return self._pinned.get(id(owner)) is owner
 
@@ -431,33 +432,39 @@ class Detector:
         """Yield results in order for any number of pictures.
 
         `sources` are pictures in any form, and names of folders (`recursive` looks into those
-        inside), patterns, .txt lists, videos, cameras and URLs, or a single such name. Of a video
-        every `stride`-th frame is read, and at most `max_frames`. Videos next to each other in a
-        list are read together, `at_once` of them: their frames take turns, which keeps the decoders
-        of a GPU busy. Without `expand` each source is one picture, and a name is that of its file:
-        for names that strangers choose. The other arguments are those of a call.
+        inside), patterns, .txt lists, videos, cameras and URLs, or a single such name. Every
+        `stride`-th frame of a video is read, and at most `max_frames`. Adjacent videos in a list
+        are read together, `at_once` at a time: their frames are interleaved, which keeps the
+        decoders of a GPU busy. Without `expand`, each source is one picture, and a name is a file
+        name; use this for untrusted names. The other arguments are those of a call.
+
         One thread iterates over `sources` and `workers` threads prepare its pictures, each at most
-        one batch ahead. On a GPU these threads also submit the runs, and there are three more of
-        them, with several GPUs one more for each, but at least six if there are as many cores.
-        If `sources` is a list without cameras and live streams, three more batches may be ahead.
-        On Linux, with at least four `workers`, on a GPU two, processes decode files and bytes once
-        a hundred have been read, one for each worker and on a GPU three more. They end with the
-        detector, or after a minute without pictures.
-        Pictures of a generator, or of anything else that is no sequence, are taken at once: arrays
-        and buffers are copied, open files read, and Pillow images decoded. So it may fill one
-        buffer again and again, and close its files. Names let the workers do more. The pictures of
-        a list, and rows of pin(), are taken as they are.
+        one batch ahead. On a GPU these threads also submit the runs, and three more threads are
+        added (with several GPUs, one more for each), up to at least six if there are that many
+        cores. If `sources` is a list without cameras and live streams, up to three more batches are
+        read ahead.
+
+        On Linux, with at least four `workers` (two on a GPU), files and bytes are decoded in
+        processes once a hundred have been read: one process for each worker, and three more on a
+        GPU. They end with the detector, or after a minute without pictures.
+
+        Pictures from a generator, or any other iterable that is not a sequence, are consumed
+        immediately: arrays and buffers are copied, open files read, and Pillow images decoded. So
+        it may reuse one buffer, and close its files. File names let the workers do more. The
+        pictures of a list, and rows of pin(), are used without a copy.
+
         If `sources` has a method `stop`, it is called when the stream is closed, so that an
-        iteration which waits for a picture can end.
+        iteration that waits for a picture can end.
+
         A picture that cannot be read raises its ImageError; with on_error="yield" the error takes
-        the place of the result, with "skip" nothing does. An ImageError among the sources counts
-        as such a picture. Results hold their picture only with `keep_pictures`.
+        the place of the result, with "skip" nothing does. An ImageError among the sources counts as
+        such a picture. Results hold their picture only with `keep_pictures`.
         """
-        if name_of(sources) is not None:  # numpy.str_ has the attributes of an array, too
+        if name_of(sources) is not None:  # first, because numpy.str_ has the attributes of an array
             sources = [sources]
         _refuse_one(sources)
         self._tell_of_channels_first(sources)
-        if not hasattr(sources, "__getitem__"):  # enough for Python to iterate
+        if not hasattr(sources, "__getitem__"):  # which suffices for iteration
             check_kind("sources", sources, Iterable, "several pictures")
         workers = whole("workers", workers, most=LARGEST_WORKERS)
         if on_error not in ON_ERROR:
@@ -493,7 +500,7 @@ class Detector:
     def _expansion(
         self, selection: FrameSelection, **options: Any
     ) -> Callable[..., Iterator[Wanted]]:
-        """Return what turns sources into pictures; see pictures_of()."""
+        """Return the function that turns sources into pictures; see pictures_of()."""
         is_untrusted = self.is_untrusted
         return partial(pictures_of, selection=selection, is_untrusted=is_untrusted, **options)
 
@@ -508,10 +515,10 @@ class Detector:
         tiles: Tiles | None,
         overlap: float | None,
     ) -> Settings:
-        """Return the settings of load() with those that a call replaces.
+        """Return the settings of load() with a call's replacements.
 
-        Calls in a loop give the same objects, so that the latest settings are kept: to make and
-        check new ones takes longer than the rest of what a call does before its run.
+        The latest settings are cached, because calls in a loop pass the same objects, and creating
+        and checking settings takes longer than the rest of a call before its run.
         """
         asked = self.settings, threshold, nms, max_detections, read, overlap
         latest, known = self._latest
@@ -542,12 +549,12 @@ class Detector:
     def read_codes(self, picture: Picture, result: Result, settings: Settings) -> Result:
         """Read the codes of a result of run() with the settings `settings.unread`.
 
-        Any thread may do it. run() itself reads those of all its pictures, one by one.
+        Any thread may do this. run() itself reads the codes of all its pictures one by one.
         """
         return self._runs.read_codes(picture, result, settings)
 
     def check_reading(self) -> None:
-        """Raise InputError if codes cannot be read: without zxing-cpp or classes of codes."""
+        """Raise InputError if zxing-cpp or classes of codes are missing."""
         self._runs.code_reader()
 
     def _check_tiles(self, settings: Settings) -> None:
@@ -570,7 +577,7 @@ class Detector:
             )
 
     def _tell_of_channels_first(self, sources: Any) -> None:
-        """Log that a tensor which may be one picture in colour is taken as grey pictures."""
+        """Log that a tensor that may be one colour picture is taken as several grey pictures."""
         if self._graph.net.channels != _RGB or not _is_of_torch(sources):
             return
         shape = _shape_of(sources)
@@ -593,10 +600,10 @@ class Detector:
     def candidates(
         self, x: Array, *, threshold: float | None = None, hierarchy: float | None = None
     ) -> list[Array]:
-        """Return the input of vision.postprocess for each row of one batch, as forward().
+        """Return the input of vision.postprocess for each row of one batch, given as for forward().
 
-        `threshold` and `hierarchy` are those of load() unless given. Rows of a network whose values
-        overflow have scores of NaN.
+        `threshold` and `hierarchy` default to those of load(). If the network's values overflow,
+        scores are NaN.
         """
         usual = self.settings
         chosen = replace(
@@ -614,8 +621,8 @@ class Detector:
     def layer_outputs(self, x: Array) -> list[Floats]:
         """Return the output of every layer, in the order of the .cfg, for one batch.
 
-        This runs on separate memory, with a recurrent state of its own. The first call reads the
-        weights again: it is a WeightsError if their file has changed since load().
+        This uses separate memory and a separate recurrent state. The first call reads the weights
+        again, and raises WeightsError if their file has changed since load().
         """
         with self._lock:
             if self._layers is None:
@@ -635,7 +642,7 @@ class Detector:
             raise InputError(f"x: expected float32 (rows, {shape}), got {x.dtype} {x.shape}")
         if not 1 <= len(x) <= most:
             raise InputError(f"x: expected 1 to {most} rows, got {len(x)}. See load(batch=…)")
-        with np.errstate(over="ignore"):  # values beyond the range become infinite
+        with np.errstate(over="ignore"):  # values out of range become infinite
             return x.astype(np.float32, copy=False)
 
     # ------------------------------------------------------------ export
@@ -666,7 +673,7 @@ class Detector:
         dynamic  take any height and width
         batch    the batch size, by default any; `opset`: by default the lowest possible
 
-        The weights are read again: it is a WeightsError if their file has changed since load().
+        The weights are read again; a WeightsError is raised if their file has changed since load().
         """
         from engine.exporting import ExportOptions, export
         from engine.files.atomic import write_new
@@ -699,8 +706,8 @@ class Detector:
                 program.reset()
 
     def close(self) -> None:
-        """Free the device; the detector cannot be used any more."""
-        with ExitStack() as closing:  # all of them, also if a card is lost
+        """Release the device; the detector cannot be used afterwards."""
+        with ExitStack() as closing:  # close all, even if a GPU is lost
             if self._decoders is not None:
                 closing.callback(self._decoders.close)
             closing.callback(self._runs.close)
@@ -722,7 +729,7 @@ class Detector:
 
 
 def _refuse_one(sources: object) -> None:
-    """Raise if `sources` of stream() is one picture, whose bytes, lines or rows are no pictures."""
+    """Raise if `sources` of stream() is one picture: its bytes, lines or rows are not pictures."""
     what, hint = "", ". Put it in a list"
     if isinstance(sources, (bytes, bytearray, memoryview)):
         what = "bytes"
@@ -730,7 +737,7 @@ def _refuse_one(sources: object) -> None:
         what = "one Pillow image"
     elif isinstance(sources, Picture):
         what = "one Picture"
-    elif hasattr(sources, "readline"):  # a camera that yields frames may have read(), too
+    elif hasattr(sources, "readline"):  # not read(): a camera that yields frames may have it
         what = "a file"
     elif (shape := _shape_of(sources)) == ():
         what, hint = "one value in an array without axes", ". Pass array.item()"
@@ -742,10 +749,10 @@ def _refuse_one(sources: object) -> None:
 
 
 def _shape_of(sources: Any) -> tuple[int, ...] | None:
-    """Return the shape of an array of any library, else None.
+    """Return the shape of an array from any library, or None.
 
-    Only attributes are read: a data set or a camera may have `__array__`, too, which would read
-    all pictures or wait for one.
+    Only attributes are read: a data set or a camera may also have `__array__`, which would read all
+    pictures or wait for one.
     """
     if not hasattr(sources, "__array__") or getattr(sources, "dtype", None) is None:
         return None
@@ -756,9 +763,9 @@ def _shape_of(sources: Any) -> tuple[int, ...] | None:
 
 
 def _is_one(array: Any, shape: tuple[int, ...]) -> bool:
-    """Return whether the rows of an array are not pictures, but those of one picture.
+    """Return whether the rows of an array form one picture rather than several.
 
-    (n, height, width) are grey pictures, for every n: it may be the last batch of many.
+    (n, height, width) means n grey pictures, whatever n is: it may be the last of many batches.
     """
     if getattr(array.dtype, "kind", None) in _NO_NUMBERS:
         return False

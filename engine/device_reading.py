@@ -1,4 +1,4 @@
-"""Read the pictures of a batch ahead, and decode their JPEGs in the memory of the device."""
+"""Read the pictures of a batch ahead, and decode their JPEGs on the device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.vision.image import Encoded, EncodedPicture, Picture
 from engine.vision.orientation import Layout
 from engine.vision.plain_jpeg import PlainPicture, plain_jpeg
 
-_CHANNELS = 3  # that a device decodes
+_CHANNELS = 3  # the only number that a device decodes
 
 
 class DeviceReader:
@@ -34,10 +34,10 @@ class DeviceReader:
         lenient: bool,
         before: ReadAhead | None = None,
     ) -> Ahead:
-        """Return the sources, read and decoded as far as possible, and milliseconds for each.
+        """Return the sources, read and decoded as far as possible, with the milliseconds for each.
 
-        The options are those of image.read(), which decodes what is not decoded here. `before`
-        reads files in processes, as BatchDecoder.read() does.
+        The options are those of image.read(), which decodes the rest. `before` reads files in
+        processes, as BatchDecoder.read() does.
         """
         start = time.perf_counter()
         options: dict[str, Any] = {
@@ -71,7 +71,7 @@ class DeviceReader:
 
 
 def _plain(source: Readable, most: int) -> Readable:
-    """Read a source that is encoded; return a plain JPEG as a PlainPicture."""
+    """Read an encoded source; return a plain JPEG as a PlainPicture."""
     if isinstance(source, (PlainPicture, ImageError, Picture, Encoded, DevicePixels)):
         return source
     try:
@@ -93,7 +93,7 @@ def _result(
     *,
     orient: bool,
 ) -> Encoded | DevicePixels:
-    """Return the pixels on the device; the host decodes the picture, too, if it needs them."""
+    """Return the pixels on the device; the host decodes the picture again if it needs them."""
     if there is None:
         return _encoded(plain)
     _, width, height, _, orientation, _ = plain.jpeg

@@ -75,7 +75,7 @@ class ImageError(EngineError, ValueError):
     """
 
     def __init__(self, problem: str = "") -> None:
-        """Create the error; a picture without a path is itself called "picture", said once."""
+        """Create the error; avoid repeating "picture", the name of a picture without a path."""
         is_twice = problem.startswith("picture: picture: ")
         super().__init__(problem.removeprefix("picture: ") if is_twice else problem)
 
@@ -160,9 +160,9 @@ class within_memory:  # noqa: N801  used like a function; a class is faster to e
 def suggest(word: object, known: Iterable[str], *, least: float = 0.6) -> str:
     """Return " Did you mean 'x'?" for the known word nearest to `word`, or nothing.
 
-    `least` is how alike they must be, from 0 to 1; dashes before options do not count.
+    `least` is the required similarity from 0 to 1; leading dashes are ignored.
     """
-    from difflib import get_close_matches  # slow to import, and needed only for an error
+    from difflib import get_close_matches  # slow to import, and needed only for errors
 
     names = {each.lstrip("-"): each for each in known}
     near = get_close_matches(str(word).lstrip("-"), list(names), n=1, cutoff=least)

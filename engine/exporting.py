@@ -23,9 +23,9 @@ from engine.vision.boxes import Kind, Suppression
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What a model looks like; what does not go together is an InputError.
+    """The options of an exported model; conflicting ones raise InputError.
 
-    Without a `layout` it is raw, or with `nms` darknet's. `threshold`, `iou` and `max_detections`
+    The default `layout` is raw or, with `nms`, darknet's. `threshold`, `iou` and `max_detections`
     are for `nms` only; Nms and Suppression have their defaults.
     """
 
@@ -71,7 +71,7 @@ class ExportOptions:
 def export(
     graph: Graph, plan: Plan, labels: Sequence[str], options: ExportOptions | None = None
 ) -> onnx.Model:
-    """Return the ONNX model of a network; `plan` is without any fusion."""
+    """Return the ONNX model of a network; `plan` must be unfused."""
     options = options or ExportOptions()
     nms = options.suppression
     return onnx.build(

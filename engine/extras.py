@@ -10,8 +10,9 @@ DISTRIBUTION = "darknet-engine"
 def command(extra: str) -> str:
     """Return the pip command that installs `extra` for this copy of the engine.
 
-    A clone is named by its folder and is recognised by its setup.cfg. Installed metadata is not
-    consulted, because a build leaves an .egg-info in the clone that looks like an installation.
+    For a clone, the command names its folder; clones are recognised by their setup.cfg. Installed
+    metadata is not used, because a build leaves an .egg-info in the clone that looks like an
+    installation.
     """
     root = Path(__file__).parents[1]
     requirement = str(root) if (root / "setup.cfg").is_file() else DISTRIBUTION

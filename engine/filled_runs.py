@@ -1,4 +1,4 @@
-"""Fill runs of the network with the tiles of one picture after the other."""
+"""Fill runs of the network with the tiles of successive pictures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Submit: TypeAlias = Callable[
 
 @dataclass(eq=False)
 class Pending:
-    """A picture, and what was found in its rows so far."""
+    """A picture, and the results of its rows so far."""
 
     entry: Prepared | ImageError
     settings: Settings
@@ -67,7 +67,7 @@ def filled_runs(
             batch, settings = next(given)
         except StopIteration:
             break
-        except Exception as error:  # raised after the results of pictures that came before
+        except Exception as error:  # raised after the results of earlier pictures
             failure = error
             break
         (entry,) = batch.pictures

@@ -1,4 +1,4 @@
-"""Turn pictures in any form into a batch for one run, with what maps boxes back."""
+"""Convert pictures in any form to a batch for one run, with the data to map boxes back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Wanted: TypeAlias = "Source | ImageError"  # an error stands for a source that could not be read
 
-# Sources, some of them read or decoded already, and the milliseconds that each took.
+# Sources, some of them already read or decoded, with the milliseconds that each took.
 Readable: TypeAlias = "Wanted | Encoded | PlainPicture | DevicePixels"
 Ahead: TypeAlias = "Sequence[tuple[Readable, float]]"
 ReadAhead: TypeAlias = "Callable[..., Ahead]"  # BatchDecoder.read() or DeviceReader.read()
@@ -39,7 +39,7 @@ RESIZES = ("cfg", "stretch", "letterbox", "exact")
 
 
 class FolderFoundError(ImageError):
-    """A source turned out to be a folder, and is to be expanded. No caller of a stream gets it."""
+    """A source is a folder and has to be expanded. Callers of a stream never get this error."""
 
     def __init__(self, problem: str, folder: str) -> None:
         super().__init__(problem)
@@ -51,9 +51,9 @@ class TooManyTilesError(ImageError):
 
 
 class Prepared(NamedTuple):
-    """A picture that was read, and its place in a row of the network's input.
+    """A picture that was read, and its placement in a row of the network's input.
 
-    A picture that is cut has a row for each of its `tiles`; the first tile is the whole picture.
+    A picture cut into tiles has a row for each of its `tiles`; the first is the whole picture.
     """
 
     picture: Picture
@@ -120,10 +120,10 @@ class Intake:
     resize: Fit
     exact: bool = False  # reproduce the error of darknet's resize in the bottom row
     orient: bool = True
-    max_pixels: int | None = None  # of a picture; None means picture_limits.PIXELS
-    lenient: bool = False  # read JPEGs that lack their end
-    scales: bool = True  # make the rows of the input, too; otherwise the device does
-    decoder: Decoder | None = None  # of encoded pictures; None decodes in this process
+    max_pixels: int | None = None  # per picture; None means picture_limits.PIXELS
+    lenient: bool = False  # accept truncated JPEGs
+    scales: bool = True  # also scale to the input's rows; otherwise the device does
+    decoder: Decoder | None = None  # for encoded pictures; None decodes in this process
 
     @classmethod
     def of(
@@ -164,12 +164,12 @@ class Intake:
         ahead: ReadAhead | None = None,
         finds_folders: bool = False,
     ) -> Batch:
-        """Read and scale pictures; the ImageError of an unreadable one stands in its place.
+        """Read and scale pictures; an unreadable one is replaced by its ImageError.
 
-        `settings` tell whether pictures are cut into tiles. These are views of the picture, and are
-        scaled when they run: made ahead, their rows would take much more memory than the picture.
-        `ahead` decodes what it can of the sources before anything else, all at once. With
-        `finds_folders` the error of a name that is a folder's is a FolderFoundError.
+        `settings` determine whether pictures are cut into tiles. Tiles are views of the picture,
+        scaled just before their run, because their rows would take much more memory than the
+        picture. `ahead` first decodes whatever it can of all sources. With `finds_folders`, the
+        name of a folder gives a FolderFoundError.
         """
 
         def error_of(given: Wanted, error: ImageError) -> ImageError:
@@ -258,12 +258,12 @@ class Intake:
         )
 
     def takes(self, source: object) -> TypeGuard[Array]:
-        """Return whether a source is an array that the device takes as it is."""
+        """Return whether a source is an array that the device accepts unchanged."""
         is_ready = image.needs_no_conversion(source, self.shape.channels, self.max_pixels)
         return is_ready and not self.scales
 
     def placement_of(self, array: Array) -> Placement:
-        """Return the place of an array in the network's input."""
+        """Return the placement of an array in the network's input."""
         _, height, width = self.shape.sides
         rows, columns, _ = array.shape
         return _placement((columns, rows), (width, height), self.resize)
@@ -284,9 +284,9 @@ class Intake:
             yield Placed(picture.pixels[top:bottom, left:right], placement, self.exact)
 
     def _uniform(self, arrays: Sequence[Array], start: float) -> Batch:
-        """Place arrays of one size with little Python for each: there are thousands a second.
+        """Place arrays of one size with little Python code for each, at thousands per second.
 
-        The time of each is the average.
+        All are assigned the average time.
         """
         pictures = list(map(Picture.of, arrays))
         placement = self.placement_of(arrays[0])
@@ -297,7 +297,7 @@ class Intake:
 
 
 def _without_frames(error: ImageError) -> ImageError:
-    """Return an error that may be kept: the frames it passed hold all pictures of its batch."""
+    """Remove tracebacks from an error: their frames would keep the batch's pictures alive."""
     chain: list[BaseException | None] = [error]
     for each in chain:
         if each is not None and each.__traceback__ is not None:
@@ -306,8 +306,8 @@ def _without_frames(error: ImageError) -> ImageError:
     return error
 
 
-_placement = lru_cache(maxsize=64)(Placement)  # most arrays have the size of the ones before
+_placement = lru_cache(maxsize=64)(Placement)  # most arrays have the same size as earlier ones
 
-# The constructor of a NamedTuple is written in Python and would take half of the time here.
+# A NamedTuple's own constructor is Python code and would take half of the time here.
 _prepared: Callable[[tuple[Picture, Placement, float, tuple[Area, ...], None]], Prepared]
 _prepared = partial(tuple.__new__, Prepared)

@@ -1,7 +1,7 @@
 """load(): from a .cfg and a .weights file to a Detector.
 
-A GPU initialises on a thread while Python imports the modules that run a network. This file
-therefore imports almost nothing at module level.
+A GPU initialises on a thread while Python imports the modules that run a network. Therefore this
+file imports almost nothing at module level.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def load(
                larger pictures are refused before they are decoded
     lenient    read JPEGs that lack their end, which is otherwise an error; the rest is grey
     decode     "gpu" decodes JPEGs and videos with the engines of the GPU: see docs/gpu.md; "cpu"
-               and, for now, "auto" decode them on the CPU, to the last bit as always
+               and, for now, "auto" decode them on the CPU, bit-identical as always
     untrusted  decode pictures in processes with limits on processor time and memory; videos are
                refused: see docs/security.md
     threshold  the lowest score of a box to return; `hierarchy` is the same inside a class tree
@@ -106,7 +106,7 @@ def load(
     tiles      cut large pictures into tiles, so that small objects are seen: "auto" where anything
                would be scaled down by more than 2, a number for the sides of the tiles in pixels,
                or (columns, rows); tiles of several pictures fill the runs of a `batch`
-    overlap    of neighbouring tiles, relative to their sides
+    overlap of neighbouring tiles, relative to their sides
     passes     False runs the network op by op, exactly as in its .cfg
 
     `conf`, `iou`, `imgsz` (a number, or height and width) and `half` are ultralytics' names for
@@ -124,7 +124,7 @@ def load(
         check_kind(name, path, (str, PathLike, NoneType), "a file's name")
     device = device_name(device)
     if is_for_gpu(decode, untrusted=untrusted) and device == "auto":
-        device = "cuda:0"  # whose errors say what is missing
+        device = "cuda:0"  # its errors say what is missing
     threshold = _alias("threshold", threshold, 0.25, "conf", conf)
     nms = _alias("nms", nms, 0.45, "iou", iou)
     sides = _sides(_alias("size", size, None, "imgsz", imgsz))
@@ -214,7 +214,7 @@ def _passes(of_device: Callable[[], Sequence[str]], passes: bool, precision: str
 
 
 def is_for_gpu(decode: object, *, untrusted: bool) -> bool:
-    """Return whether a GPU is to decode pictures, after a check of what the caller wants."""
+    """Validate `decode` and return whether a GPU is to decode pictures."""
     if decode not in DECODE:
         hint = suggest(decode, DECODE) if isinstance(decode, str) else ""
         raise InputError(f"decode: expected {', '.join(DECODE)}, got {brief(decode)}.{hint}")
@@ -258,7 +258,7 @@ def _located(name: str | Path | None, weights: str | Path | None) -> ModelFiles:
 
 
 def _alias(name: str, value: Any, default: Any, alias: str, given: Any) -> Any:
-    """Return the value of an argument that has a second name, given by one of the two."""
+    """Return the value of an argument that may be given under either of two names."""
     if given is None:
         return value
     if value != default:
@@ -269,7 +269,7 @@ def _alias(name: str, value: Any, default: Any, alias: str, given: Any) -> Any:
 def _sides(size: Size | None) -> tuple[int, int] | None:
     if size is None:
         return None
-    is_pair = isinstance(size, Iterable) and not isinstance(size, Set)  # which has no order
+    is_pair = isinstance(size, Iterable) and not isinstance(size, Set)  # a set has no order
     sides: tuple[Any, ...] = tuple(size) if is_pair else (size, size)  # type: ignore[arg-type]
     if len(sides) != 2 or not all(map(is_whole, sides)):
         raise InputError(f"size: expected a whole number, or width and height, got {brief(size)}")

@@ -4,8 +4,8 @@
 
     y = conv2d(x, w, padding="same")    # x (rows, channels, height, width), w (filters, ...)
 
-A NumPy array gives a NumPy array; an array on a card (anything with `__cuda_array_interface__`)
-gives an array on the same card. Arithmetic is float32.
+A NumPy array gives a NumPy array; an array on a GPU (anything with `__cuda_array_interface__`)
+gives an array on the same GPU. Arithmetic is float32.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["conv1d", "conv2d", "release"]
 Padding: TypeAlias = int | str | Sequence[int]
 Pair: TypeAlias = int | Sequence[int]
 
-PROGRAMS = 16  # kept for each device, least recently used first
+PROGRAMS = 16  # kept for each device; the least recently used is dropped first
 
 
 def conv2d(
@@ -65,7 +65,7 @@ def conv2d(
     padding           one number, (top, left, bottom, right), "valid" for none, or "same": as many
                       outputs as inputs divided by the stride, an odd cell of padding at the end
     activation        a name that a .cfg could use, such as leaky or mish
-    algorithm         on a card: the name of an algorithm of engine/backends/cuda/conv/
+    algorithm   on a GPU: the name of an algorithm of engine/backends/cuda/conv/
     device            where to compute: cpu, cuda:0 …; None means where x is
 
     Weights may differ from call to call; repeated weights are prepared once.
@@ -127,9 +127,9 @@ def conv1d(
 
 
 def release() -> None:
-    """Free all devices and memory that the functions of this module hold.
+    """Release all devices and memory that the functions of this module hold.
 
-    A call that runs in another thread ends first; the next call opens its device again.
+    This waits for calls in other threads; the next call opens its device again.
 
     Examples:
         >>> engine.ops.release()
@@ -232,7 +232,7 @@ def _convolve(
 
 
 class _ProgramCache:
-    """A device, opened when it is used, and its compiled programs; calls are serialised."""
+    """A device, opened on first use, and its compiled programs; calls are serialised."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -338,12 +338,12 @@ def _operand(name: str, value: Any, dimensions: int) -> Array | CardArray:
 
 
 def _float32(array: Array) -> Array:
-    with np.errstate(over="ignore"):  # values out of range become infinite, as on a card
+    with np.errstate(over="ignore"):  # values out of range become infinite, as on a GPU
         return array.astype(np.float32, copy=False)
 
 
 def _deep(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Turn a line into a map of height 1."""
+    """Insert a height of 1 into a shape with only a length."""
     return (*shape[:2], 1, shape[2]) if len(shape) == 3 else shape
 
 

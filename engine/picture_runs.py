@@ -1,4 +1,4 @@
-"""Runs of a network over pictures: batches go in ahead of the caller, results come out in order."""
+"""Runs of a network over pictures: batches are submitted ahead, results come out in order."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     from engine.vision.batch_decoder import BatchDecoder
 
 Outcome: TypeAlias = Result | Classification
-Keep: TypeAlias = Literal["always", "if needed", "never"]  # the picture, in its result
+Keep: TypeAlias = Literal["always", "if needed", "never"]  # whether a result keeps its picture
 
 
 class Pace(NamedTuple):
     """How far a stream works ahead of its caller."""
 
     workers: int = 1
-    waiting: int = 0  # batches more than usual, if the device runs ahead
-    stop: Callable[[], object] | None = None  # ends what waits for pictures from outside
+    waiting: int = 0  # extra batches, if the device runs ahead
+    stop: Callable[[], object] | None = None  # stops sources that wait for pictures
 
 
 _USUAL_PACE = Pace()
@@ -64,7 +64,7 @@ _log = logging.getLogger("engine")
 
 
 class _Run(NamedTuple):
-    """A submitted batch, whose pixels the program keeps as long as it reads them."""
+    """A submitted batch; the program keeps its pixels as long as it reads them."""
 
     pictures: Sequence[Prepared | ImageError]
     settings: tuple[Settings, ...]  # one for each picture that was read
@@ -72,7 +72,7 @@ class _Run(NamedTuple):
 
 
 class _Alike(NamedTuple):
-    """The data that calls with arrays of one shape share."""
+    """The data shared by calls with arrays of one shape."""
 
     settings: Settings
     shape: tuple[int, ...]
@@ -186,10 +186,10 @@ class PictureRuns:
 
         if not self._program.runs_ahead:
             return map(submit, stack.enter_context(closing(prepared())))
-        if self.has_state:  # runs are submitted in order, by one thread
+        if self.has_state:  # one thread must submit the runs in order
             batches = stack.enter_context(closing(prepared()))
             return stack.enter_context(closing(pipelined(batches, submit, stop=pace.stop)))
-        # One thread prepares and submits a batch: another hand-over would cost more Python time.
+        # The same thread prepares and submits a batch: a hand-over would cost more Python time.
         runs = pipelined(
             chunks,
             lambda chunk: submit(prepare(chunk)),
@@ -202,14 +202,14 @@ class PictureRuns:
     def device_ahead(
         self, settings: Settings, keep: Keep, before: ReadAhead | None = None
     ) -> ReadAhead | None:
-        """Return what decodes pictures on the device, unless the host needs their pixels."""
+        """Return a function that decodes on the device, or None if the host needs the pixels."""
         needs_pixels = keep == "always" or settings.read or settings.tiles is not None
         if self._device_reader is None or needs_pixels:
             return None
         return partial(self._device_reader.read, before=before)
 
     def _read_ahead(self, stack: ExitStack, workers: int, keep: Keep) -> ReadAhead | None:
-        """Return what decodes a stream's pictures in processes, where that is faster.
+        """Return a function that decodes a stream's pictures in processes, where that is faster.
 
         One worker is the default, and a caller that asks for no more gets no processes.
         """
@@ -247,9 +247,9 @@ class PictureRuns:
         return _Run(batch.pictures, settings, self._program.submit(batch.placed, chosen))
 
     def of_array(self, array: object, settings: Settings, *, keep: Keep) -> Result | None:
-        """Return the result of an array by the program's shorter way, or None if it has none.
+        """Return the result of an array by the program's fast path, or None if it has none.
 
-        Calls in a loop differ in nothing but their pixels. The result is made while the device
+        Calls in a loop differ only in their pixels. The result object is created while the device
         computes, and receives its boxes afterwards.
         """
         start, alike = time.perf_counter(), self._alike
@@ -301,7 +301,7 @@ class PictureRuns:
     def _filled(
         self, pictures: Iterable[tuple[Batch, Settings]], *, keep: Keep
     ) -> Iterator[Outcome | ImageError]:
-        """Do the same for single pictures, some of them cut into tiles, in full runs."""
+        """Do the same for single pictures, some of them cut into tiles, using full runs."""
         made: dict[tuple[Settings, bool], DetectionSettings] = {}
 
         def submit(
@@ -318,7 +318,7 @@ class PictureRuns:
             yield each.entry if isinstance(each.entry, ImageError) else self._merged(each, keep)
 
     def _merged(self, picture: Pending, keep: Keep) -> Outcome | ImageError:
-        """Return the result of a picture, given what was found in its rows."""
+        """Return the result of a picture, given the results of its rows."""
         entry, settings = picture.entry, picture.settings
         assert isinstance(entry, Prepared)
         found, timing = picture.found[0], {"prepare": entry.milliseconds, **picture.milliseconds}
@@ -334,7 +334,7 @@ class PictureRuns:
         return self._outcome(entry, found, timing, settings, keep=keep)
 
     def _warn_once(self, name: str, line: str) -> None:
-        """Warn about a picture, unless another one did: frames of a video are much alike."""
+        """Log a warning about a picture only once, because frames of a video are alike."""
         if not self._has_warned:
             self._has_warned = True
             _log.warning("%s: %s", name, line)
@@ -342,7 +342,7 @@ class PictureRuns:
     def _detection_settings(
         self, settings: Settings, *, of_tile: bool = False
     ) -> DetectionSettings:
-        latest = self._latest  # runs have the same settings thousands of times a second
+        latest = self._latest  # cached: thousands of runs per second have the same settings
         if latest is not None and latest[0] is settings and not of_tile:
             return latest[1]
         made = self._made_settings(settings, of_tile=of_tile)
@@ -359,7 +359,7 @@ class PictureRuns:
             suppression,
             self._settings.hierarchy,
             settings.classes,
-            None if of_tile else settings.most_boxes,  # counted once the tiles are merged
+            None if of_tile else settings.most_boxes,  # limited once the tiles are merged
         )
 
     def _outcomes(self, run: _Run, *, keep: Keep) -> Iterator[Outcome | ImageError]:
@@ -460,13 +460,13 @@ class PictureRuns:
 
     @staticmethod
     def _kept(picture: Picture) -> Picture:
-        """Return a picture that a result keeps; the memory of a card is for those that run."""
+        """Return a picture for a result to keep, not in GPU memory, which the runs need."""
         if isinstance(picture, FramePicture):
             picture.fetch()
         return picture
 
     def _can_be_read_again(self, picture: Picture) -> bool:
-        """Return whether the path of a picture is enough: it is no video and no URL."""
+        """Return whether a picture can be read from its path: it is neither a video nor a URL."""
         if picture.path is None or self._is_untrusted or not is_of_file(picture.stamp):
             return False
         return media_of(picture.path).kind is MediaKind.PICTURE
@@ -474,7 +474,7 @@ class PictureRuns:
     def _read_codes(
         self, picture: Picture, found: Boxes, settings: Settings
     ) -> tuple[Boxes, list[Code | None]]:
-        """Return the boxes that have a text or the score to be returned, and their texts."""
+        """Return the boxes that have a code or a sufficient score, and their codes."""
         reader = self.code_reader()
         found, codes = reader.read(picture.pixels, found, classes=settings.classes)
         pairs = enumerate(zip(found.scores.tolist(), codes, strict=True))
@@ -483,7 +483,7 @@ class PictureRuns:
         return found.take(np.array(rows, np.int64)), [codes[row] for row in rows]
 
     def read_codes(self, picture: Picture, result: Result, settings: Settings) -> Result:
-        """Do the same for a result of boxes above settings.lowest_score, which were not read."""
+        """Read the codes of a result that has all boxes above settings.lowest_score."""
         start = time.perf_counter()
         columns = result.xywhn, result.scores, result.class_ids
         boxes, codes = self._read_codes(picture, Boxes(*columns, result.scores), settings)
@@ -499,7 +499,7 @@ class PictureRuns:
         )
 
     def code_reader(self) -> CodeReader:
-        """Return the reader, made on first use, or raise what stops it from working."""
+        """Return the reader, created on first use, or raise the error that prevents it."""
         with self._lock:
             if self._reader is None:
                 from engine.codes.reader import CodeReader
@@ -510,7 +510,7 @@ class PictureRuns:
             return self._reader
 
     def _multiply_down_the_tree(self, probabilities: Array) -> Array:
-        """Turn conditional probabilities of a class tree into absolute ones, as darknet does."""
+        """Convert conditional probabilities of a class tree to absolute ones, as darknet does."""
         if not self._graph.tree_parents:
             return probabilities
         return class_tree.multiply_down(
@@ -521,14 +521,14 @@ class PictureRuns:
 def submitting_threads(program: Program, workers: int, *, reads_ahead: bool) -> int:
     """Return how many threads prepare and submit the batches of a stream.
 
-    What is read ahead lies in pinned memory or on the device, and takes them no time to copy.
+    What is read ahead is in pinned memory or on the device, so they need not copy it.
     """
     few = workers + program.runs_ahead
     return few if reads_ahead else max(few, min(program.submitters, usable_cores()))
 
 
 def _chunks(sources: Iterable[Wanted], size: int) -> Iterator[list[Wanted]]:
-    """Yield the sources in lists; if their iterator fails, yield those that came before."""
+    """Yield the sources in lists; if their iterator fails, first yield those before."""
     remaining = iter(sources)
     while True:
         chunk: list[Wanted] = []

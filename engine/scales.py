@@ -1,8 +1,8 @@
 """The .scales file: what `engine calibrate` found for the int8 precision of one network.
 
-It is text. The digests say which .cfg and .weights it belongs to; a line of a layer holds the
-largest magnitude of its output that int8 holds and, if it is a convolution, how it multiplies and
-the relative error of the network's outputs if it alone did so in int8.
+It is a text file. The digests say which .cfg and .weights it belongs to. A layer's line has the
+largest magnitude of its output that int8 represents and, for a convolution, how it multiplies and
+the relative error of the network's outputs if only this one multiplied in int8.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from engine.passes.quantise import LayerRanges
 
 _TITLE = "engine scales 1"
 _MOST_BYTES = 4 << 20
-_DIGEST = 64  # digits
-_SMALLEST, _LARGEST = 1e-45, 3.4028235e38  # of float32, rounded as they are written
+_DIGEST = 64  # hexadecimal digits
+_SMALLEST, _LARGEST = 1e-45, 3.4028235e38  # float32's, rounded as in the file
 _WAYS = ("int8", "float", "-")
 
 
 @dataclass(frozen=True)
 class LayerScale:
-    """What is known of one layer."""
+    """The calibration of one layer."""
 
     kind: str
     largest: float  # infinite if the layer has infinite values
     way: str = "-"  # how a convolution multiplies: int8 or float; - for other layers
-    error: float = nan  # of the network's outputs if only this convolution multiplies integers
+    error: float = nan  # of the outputs if only this convolution multiplies integers
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Scales:
     cfg: str  # digests
     weights: str
     layers: tuple[LayerScale, ...]
-    about: Mapping[str, str] = field(default_factory=dict)  # how they were found
+    about: Mapping[str, str] = field(default_factory=dict)  # how the scales were found
 
     @property
     def ranges(self) -> LayerRanges:
-        """The ranges that passes/quantise.py needs; what was not measured in int8 is float."""
+        """The ranges for passes/quantise.py; layers without an int8 measurement are float."""
         return LayerRanges(
             {number: each.largest for number, each in enumerate(self.layers)},
             frozenset(number for number, each in enumerate(self.layers) if each.way != "int8"),
@@ -63,12 +63,12 @@ class Scales:
 
 
 def path_beside(weights: str | Path) -> Path:
-    """Return where the scales of weights are looked for."""
+    """Return the default path of the scales of a weights file."""
     return Path(weights).with_suffix(".scales")
 
 
 def digests(cfg: str | Path, weights: str | Path) -> tuple[str, str]:
-    """Return by which digests a file names its .cfg and .weights."""
+    """Return the digests that identify a .cfg and its .weights."""
     open_regular(cfg, ConfigError).close()
     open_regular(weights, WeightsError).close()
     return digest(Path(cfg), "sha256"), digest(Path(weights), "sha256")
@@ -145,5 +145,5 @@ def _layer(words: list[str]) -> LayerScale | None:
 
 
 def _is_float32(value: float) -> bool:
-    """Return whether a layer can have a value: it is 0, infinite, or within float32's range."""
+    """Return whether a value is valid for a layer: 0, infinite, or within float32's range."""
     return value in (0, inf) or _SMALLEST <= value <= _LARGEST

@@ -1,8 +1,8 @@
 """Anchors for a data set: k-means over the sizes of its boxes, as darknet's calc_anchors.
 
-The distance of two sizes is 1 - IoU of boxes with one corner in common, and a centre is the mean
-of its boxes. Darknet starts once, from random boxes. Here several starts are tried on a sample,
-always the same ones, and the best is continued on all boxes.
+The distance of two sizes is 1 - IoU of boxes that share a corner, and a centre is the mean of its
+boxes. Darknet starts once, from random boxes. Here several fixed starts are tried on a sample, and
+the best one is continued on all boxes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class AnchorClusters:
     """`anchors` are (n, 2) widths and heights, the smallest area first."""
 
     anchors: Array
-    average_iou: float  # of each box with its best anchor
+    average_iou: float  # mean IoU of each box with its best anchor
     iterations: int
 
 
@@ -48,7 +48,7 @@ def find_anchors(sides: Array, count: int) -> AnchorClusters:
 
 
 def _refined(sides: Array, centres: Array) -> AnchorClusters:
-    """Repeat assignment and mean until no box changes its centre."""
+    """Repeat assigning boxes and averaging until no box changes its centre."""
     centres = centres.copy()
     assigned = np.zeros(len(sides), np.int64)
     for iteration in range(_MAX_ITERATIONS + 1):

@@ -54,7 +54,7 @@ def fold_batch_norm(weights: Weights, *, filters: int = 0) -> Weights:
             mean, variance, scale, bias, weight = (
                 folded.pop(name).astype(np.float64) for name in names
             )
-            with np.errstate(all="ignore"):  # damaged weights give infinity or NaN either way
+            with np.errstate(all="ignore"):  # damaged weights give infinity or NaN anyway
                 factor = scale / np.sqrt(variance + 1e-5)
                 along = np.ones(weight.ndim, int)
                 along[filters] = -1
@@ -85,7 +85,7 @@ class Dense:
     outputs: int
     batch_normalize: bool = False
     activation: str = "linear"
-    prefix: str = ""  # of the array names, when a layer has several blocks
+    prefix: str = ""  # prefix of array names in layers with several blocks
     has_scales_in_file: bool = True
 
     def parameters(self) -> tuple[Parameter, ...]:
@@ -164,7 +164,7 @@ class Convolution:
     def bind(self, plan: PlanBuilder, weights: Weights) -> BoundBlock:
         prefix = self.prefix
         weight = plan.constant(f"{prefix}weight", weights[f"{prefix}weight"])
-        # a layer with shared weights has a batch norm exactly if its donor has one
+        # a layer with shared weights has batch norm if and only if its donor does
         has_batch_norm = f"{prefix}mean" in weights
         normalise, bias = bind_bias(plan, weights, prefix, has_batch_norm=has_batch_norm)
         padding = self.padding * self.dilation
@@ -189,14 +189,14 @@ class Convolution:
 def bind_bias(
     plan: PlanBuilder, weights: Weights, prefix: str, *, has_batch_norm: bool
 ) -> tuple[BoundBlock, Constant | None]:
-    """Return a batch norm, which adds the bias itself, or the identity and the bias."""
+    """Return a batch norm block, which includes the bias, or the identity and the bias."""
     if has_batch_norm:
         return bind_batch_norm(plan, weights, prefix=prefix), None
     return (lambda src: src), plan.constant(f"{prefix}bias", weights[f"{prefix}bias"])
 
 
 def _clamp_stride(stride: tuple[int, int], shape: Shape, *, border: int = 0) -> tuple[int, int]:
-    """Limit the stride to the extents of the map: any longer stride yields the same one window."""
+    """Limit the stride to the size of the map: any longer stride gives the same single window."""
     return min(stride[0], shape.height + border), min(stride[1], shape.width + border)
 
 

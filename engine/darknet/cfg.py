@@ -32,8 +32,8 @@ class Section:
     name: str
     line: int
     options: tuple[Option, ...]
-    file: str  # the .cfg as messages name it
-    folder: Path | None = None  # of the .cfg; None for a network given as text
+    file: str  # name of the .cfg in messages
+    folder: Path | None = None  # folder of the .cfg; None for a network given as text
 
     @cached_property
     def first(self) -> Mapping[str, Option]:
@@ -93,7 +93,7 @@ def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[
         option = _option(line, f"{name}:{number}: [{heading[0]}]", number)
         if option.value:
             options.append(option)
-        else:  # darknet ignores it, too
+        else:  # ignored, as in darknet
             empty.append(f"{name}:{number}: {_brief(line)} without a value is ignored")
     close()
     warn_about_first(_log, empty, name, "options without a value")

@@ -28,15 +28,15 @@ from engine.darknet.warnings_limit import MAX_WARNINGS
 from engine.errors import ConfigError, InputError, suggest
 from engine.plan.shapes import Shape
 
-HEADER_BYTES = 20  # of a .weights file as current darknet writes it; old files have 16
+HEADER_BYTES = 20  # in .weights files of current darknet; old files have 16
 
-_STRIDES = (2, 4, 8, 16, 32, 64, 128)  # of whole networks
+_STRIDES = (2, 4, 8, 16, 32, 64, 128)  # total strides of networks
 
 _log = logging.getLogger("engine")
 
 
 def named_task(task: str) -> str:
-    """Return what an error calls a network that has another Graph.task than expected."""
+    """Return how errors describe a network with an unexpected Graph.task."""
     return "another network" if task == "other" else f"a {task}"
 
 
@@ -46,7 +46,7 @@ class Node:
 
     layer: Layer
     sources: tuple[int, ...]  # -1 is the network's input
-    shapes: tuple[Shape, ...]  # of the sources
+    shapes: tuple[Shape, ...]  # shapes of the sources
     shape: Shape
     parameters: tuple[Parameter, ...]
 
@@ -83,7 +83,7 @@ class Node:
 class Graph:
     net: Net
     nodes: tuple[Node, ...]
-    file: str  # as messages name it
+    file: str  # name in messages
 
     @property
     def output(self) -> Node:

@@ -13,7 +13,7 @@ from engine.plan.ops import Tensor
 
 
 def lower(graph: Graph, weights: Sequence[Weights]) -> Plan:
-    """Return the plan; its outputs are the network's output and that of every detection layer."""
+    """Return the plan; its outputs are those of the network and of every detection layer."""
     plan = PlanBuilder(graph.net.shape, graph.net.time_steps)
     layers: list[Tensor] = []
     convolutions = [node.layer for node in graph.nodes if isinstance(node.layer, Convolutional)]

@@ -67,7 +67,7 @@ def find_file(data: str | Path, key: str) -> Path:
     if key not in options:
         raise ConfigError(f"{shown(data)}: {key}: is missing")
     name = options[key]
-    # The parent of a relative name such as obj.data is not known without the current folder.
+    # A relative name such as obj.data has no known parent without the current folder.
     folder = Path(data).absolute().parent
     candidates = [Path(name), folder / name, folder.parent / name]
     found = next((path for path in candidates if _is_file(path)), None)

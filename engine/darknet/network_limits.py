@@ -9,10 +9,10 @@ LINES = 300_000
 SECTIONS = 10_000
 LIST = 4096  # numbers in one option
 INTEGER = 2**31 - 1  # the largest integer in an option
-VALUES = 2**31 - 1  # of one layer's output, of its padded input, and of one of its arrays
-PARAMETERS = 2**32  # of all layers together
-ACTIVATIONS = 2**34  # of all layers together, for one sample
-OPERATIONS = 2**43  # of all layers together, for one sample
-CLASSES = 2**20  # of a detector or classifier
+VALUES = 2**31 - 1  # in one layer's output, in its padded input, and in one of its arrays
+PARAMETERS = 2**32  # total of all layers
+ACTIVATIONS = 2**34  # total of all layers, for one sample
+OPERATIONS = 2**43  # total of all layers, for one sample
+CLASSES = 2**20  # in a detector or classifier
 TREES = 100  # options tree=, each of which reads a file of up to 16 MiB
 REFERENCES = 200_000  # references from all layers to earlier ones

@@ -20,7 +20,7 @@ _REQUIRED = object()
 
 _Number = TypeVar("_Number", int, float)
 
-# darknet's activations that normalise across the channels of a pixel, and the op's name for each
+# darknet's activations that normalise across a pixel's channels, with the op's name for each
 ACROSS_CHANNELS: dict[str, Literal["positive", "softmax", "softmax_max"]] = {
     "normalize_channels": "positive",
     "normalize_channels_softmax": "softmax",
@@ -104,8 +104,8 @@ def _parse(found: Option, parse: Callable[[str], Any], each: Field[Any], section
     return value
 
 
-# C's atoi and atof stop at the first other character, which published files rely on: filters=40#32.
-# The next character must not be part of a number or a word, which would be a mistake.
+# C's atoi and atof stop at the first invalid character, and published files rely on that:
+# filters=40#32. But a number followed by a letter, digit or dot is taken for a mistake.
 _END = r"(?=$|[^\w.])"
 _INTEGER = re.compile(r"([+-]?\d+)(?:\.0*)?" + _END, re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?" + _END, re.ASCII)

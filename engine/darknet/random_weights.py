@@ -11,7 +11,7 @@ from engine.darknet import weights
 from engine.darknet.graph import Graph, Node
 from engine.darknet.layers.base import NETWORK_INPUT
 
-# mean square of the output of an activation; near 1 for those not listed
+# mean square of an activation's output; near 1 for those not listed
 _MEAN_SQUARES = {"linear": 2.0, "swish": 0.8, "logistic": 0.3}
 
 
@@ -34,7 +34,7 @@ def arrays(graph: Graph) -> tuple[dict[str, NDArray[np.float32]], ...]:
 def _mean_squares(node: Node, known: Mapping[int, float]) -> tuple[float, float]:
     """Estimate the mean squares of a layer's input and output.
 
-    Without this estimate the activations of a deep network would leave the range of float16: each
+    Without this estimate, the activations of a deep network would leave float16's range: each
     residual block doubles them, and each scale_channels shrinks them.
     """
     read = [known[source] for source in node.sources] or [1.0]

@@ -113,7 +113,7 @@ class Recurrent(Layer):
 
 @dataclass(frozen=True)
 class ConvolutionalRecurrent(Recurrent):
-    """A recurrence over feature maps, whose blocks must keep the extents of the input."""
+    """A recurrence over feature maps, whose blocks must preserve height and width."""
 
     output: int = option(1, at_least=1)
     size: int = option(3, at_least=1)

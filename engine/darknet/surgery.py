@@ -1,4 +1,4 @@
-"""Derive weights from others: keep the first layers, fold batch normalisation, or average."""
+"""Derive new weights: keep the first layers, fold batch normalisation, or average."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def fuse(path: str | Path, arrays: Sequence[Weights]) -> tuple[str, Graph, list[
 def require_trees(graph: Graph, folder: Path) -> None:
     """Raise an InputError unless a copy of the .cfg in `folder` finds the same class trees there.
 
-    They cannot be named by a path, because a .cfg that leaves its folder is refused.
+    The copy cannot name them by a path, because a .cfg that leaves its folder is refused.
     """
     for node in graph.nodes:
         layer = node.layer
@@ -90,7 +90,7 @@ def average(graph: Graph, files: Sequence[str | Path]) -> list[Weights]:
 
 
 def _require_finite(graph: Graph, arrays: Sequence[Weights], when: str) -> None:
-    """Raise a WeightsError if a number that is to be written is beyond the range of float32."""
+    """Raise a WeightsError if a number to be written exceeds float32's range."""
     for node, layer in zip(graph.nodes, arrays, strict=True):
         for name, values in layer.items():
             bad = values.size - np.count_nonzero(np.isfinite(values))

@@ -33,20 +33,20 @@ class Tree:
 
 
 def find_tree(name: str, folder: Path | None, where: str) -> Path:
-    """Find the tree that a .cfg in `folder` names; without a folder the .cfg was given as text.
+    """Find the tree that a .cfg in `folder` names; `folder` is None for a .cfg given as text.
 
-    A .cfg may be a stranger's, so a name that leaves the folder of the .cfg and the working folder
-    is refused before anything is looked up. Links inside them are followed.
+    A .cfg may be untrusted, so a name that leaves the .cfg's folder and the working folder is
+    refused before any lookup. Links inside these folders are followed.
     """
     folders = [Path()] if folder is None else [folder, Path()]
-    # `..` is removed as text: the parent of a link to another folder would lead out.
+    # `..` is resolved textually: the parent of a link to another folder would lead outside.
     paths = [Path(os.path.normpath(each / name)) for each in folders]
     try:
         working = Path.cwd()
     except OSError as error:
         raise ConfigError(f"{where}: no working folder: {error.strerror}") from None
     allowed = [os.path.normpath(working / each) for each in folders]
-    if working == Path(working.anchor):  # as of many services: all files are below it
+    if working == Path(working.anchor):  # usual for services: all files are below it
         allowed.pop()
     inside = [
         path
@@ -79,7 +79,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-@lru_cache(maxsize=4)  # a network may refer to one file in thousands of layers
+@lru_cache(maxsize=4)  # thousands of layers may refer to one file
 def _parse(data: bytes, file: str) -> Tree:
     """Parse a file that an untrusted .cfg may name; messages must not quote its content."""
     names: list[str] = []

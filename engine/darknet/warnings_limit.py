@@ -9,7 +9,7 @@ MAX_WARNINGS = 10
 
 
 def warn_about_first(log: Logger, messages: Sequence[str], file: str, what: str) -> None:
-    """Log the first warnings about `file`, and then how many more there are of `what`."""
+    """Log the first warnings about `file`, and then the number of further `what`."""
     for message in messages[:MAX_WARNINGS]:
         log.warning("%s", message)
     if len(messages) > MAX_WARNINGS:

@@ -56,8 +56,8 @@ def load(
 ) -> tuple[dict[str, NDArray[np.float32]], ...]:
     """Load the arrays of every layer from a file of exactly the size that the network needs.
 
-    If `least` is given, the file may end after any layer that leaves this number of first layers
-    whole, as those do which training starts from; the remaining arrays are initial().
+    If `least` is given, the file may end after any layer as long as the first `least` layers are
+    complete, as in the files that training starts from; the remaining arrays are initial().
     """
     name = shown(path)
     with open_regular(path, WeightsError) as file:
@@ -67,13 +67,13 @@ def load(
 class WeightsFile:
     """A file that is read again later, so that its arrays need not stay in memory.
 
-    Reading it again gives the same arrays, also from another working directory, or a WeightsError.
+    Reading it again gives the same arrays, even from another working directory, or a WeightsError.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._name = shown(path)
-        self._stamp: Stamp | None = None  # of what was read first
+        self._stamp: Stamp | None = None  # the file's stamp when first read
 
     def load(self, graph: Graph) -> tuple[dict[str, NDArray[np.float32]], ...]:
         """Load the arrays of every layer, as load() does."""
@@ -98,7 +98,7 @@ class WeightsFile:
 
 
 def loads(content: bytes, graph: Graph) -> tuple[dict[str, NDArray[np.float32]], ...]:
-    """Do the same for the content of a file."""
+    """Load the arrays of every layer from the content of a file."""
     return _load(io.BytesIO(content), len(content), graph, "weights")
 
 
@@ -122,7 +122,7 @@ def read_header(path: str | Path) -> Header:
 
 
 def has_header(path: str | Path) -> bool:
-    """Return whether a file starts as a .weights file does, whatever its name."""
+    """Return whether a file starts like a .weights file, regardless of its name."""
     try:
         read_header(path)
     except (WeightsError, OSError):
@@ -221,7 +221,7 @@ def _is_sane(major: int, minor: int, revision: int) -> bool:
 
 
 def _last_whole_layer(graph: Graph, size: int, name: str, *, least: int | None) -> int:
-    """Return the last layer that `size` bytes of arrays fill: the final one without `least`."""
+    """Return the last layer that `size` bytes of arrays complete: the final one without `least`."""
     left = size // _FLOAT.itemsize
     filled = -1
     for node in graph.nodes:
@@ -308,13 +308,13 @@ def _read_array(
 
 
 def _read_values(file: BinaryIO, count: int) -> NDArray[np.float32]:
-    if isinstance(file, io.BytesIO):  # which has no descriptor for NumPy to read from
+    if isinstance(file, io.BytesIO):  # has no descriptor for NumPy to read from
         return np.frombuffer(file.read(count * _FLOAT.itemsize), _FLOAT).copy()
     return np.fromfile(file, _FLOAT, count)
 
 
 def _check_values(values: NDArray[np.float32], parameter: Parameter, what: str) -> None:
-    # A finite sum proves that all numbers are finite and is cheap; only if it fails, test each.
+    # A finite sum is a cheap proof that all numbers are finite; only otherwise test each.
     with np.errstate(over="ignore", invalid="ignore"):
         is_suspect = not np.isfinite(values.sum())
     if is_suspect and not np.isfinite(values).all():

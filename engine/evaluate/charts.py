@@ -18,9 +18,9 @@ from engine.files.atomic import NewFile
 from engine.vision.colours import Colour
 
 _DARKEST = (16, 62, 120)
-_SIDE = 900  # pixels of a matrix, unless its cells become too small for a number
+_SIDE = 900  # pixels; a matrix is larger if its cells would be too small for a number
 _SMALLEST_WITH_NUMBER, _SMALLEST, _LARGEST = 28, 6, 48
-_MAX_WITH_NUMBERS = 60  # classes
+_MAX_WITH_NUMBERS = 60  # maximum number of classes for cells with numbers
 _MAX_CLASSES = 1000
 
 ReadPicture = Callable[[str], Image.Image]
@@ -34,7 +34,7 @@ def write(
     read: ReadPicture | None = None,
     overwrite: bool = False,
 ) -> list[Path]:
-    """Write the pictures; with `read`, also the pictures of `examples` with most mistakes."""
+    """Write the pictures; with `read`, also those of `examples` with the most mistakes."""
     pictures = {"precision_recall.png": curves.precision_recall(report).draw()}
     for name in ("f1", "precision", "recall"):
         pictures[f"{name}.png"] = curves.over_score(report, name).draw()
@@ -57,7 +57,7 @@ def write(
 def matrix(counts: Array, names: Sequence[str]) -> Image.Image | None:
     """Draw the classes that occur in the confusion matrix, unless they are too many.
 
-    A darker cell is a larger share of its row. "background" is no object, or no detection.
+    A darker cell is a larger share of its row. "background" means no object, or no detection.
     """
     used = np.flatnonzero(counts.sum(axis=0) + counts.sum(axis=1))
     used = np.union1d(used, [len(names)])

@@ -1,9 +1,9 @@
 """COCO's average precision, equal to pycocotools.
 
 It covers ten IoU thresholds, four ranges of object area and 101 recall thresholds. A detection is
-matched with the free object of the largest overlap, preferably one that must be found. Crowds can
-be matched many times. Detections matched with an ignored object do not count, nor do unmatched ones
-outside the range of area. One difference is intended: pycocotools mistakes an annotation with the
+matched with the unmatched object of the largest overlap, preferably one that must be found. Crowds
+can be matched repeatedly. Detections matched with an ignored object do not count, nor do unmatched
+ones outside the area range. One difference is intended: pycocotools mistakes an annotation with the
 id 0 for no match.
 """
 
@@ -21,7 +21,7 @@ from engine.evaluate.ranking import MatchedDetections, Ranking, falling_envelope
 
 IOU_THRESHOLDS = np.linspace(0.5, 0.95, 10)
 RECALL_THRESHOLDS = np.linspace(0.0, 1.0, 101)
-MAX_DETECTIONS = (1, 10, 100)  # of a class in a picture
+MAX_DETECTIONS = (1, 10, 100)  # per class and picture
 AREA_RANGES = {
     "all": (0.0, 1e10),
     "small": (0.0, 32.0**2),
@@ -98,7 +98,7 @@ def mean(values: Array) -> float | None:
 class _TopDetections:
     """The best detections of one class in one picture, and their IoU with its objects."""
 
-    detections: Detections  # by falling score
+    detections: Detections  # by descending score
     indices: Array
     objects: Objects
     iou: Array  # (detections, objects)
@@ -116,7 +116,7 @@ class _TopDetections:
 class _Match:
     """The outcome for each detection at each IoU threshold, for objects of one range of area."""
 
-    scores: Array  # (detections,) falling
+    scores: Array  # (detections,) descending
     indices: Array
     hits: Array  # (IoU thresholds, detections) bool
     ignored: Array  # (IoU thresholds, detections) bool

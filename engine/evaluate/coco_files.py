@@ -19,9 +19,9 @@ from engine.vision.serialize import COCO_CATEGORIES
 
 ImageId = int | str
 
-_MAX_NUMBER = 1e60  # in a file, so that areas stay finite
-_MAX_LISTED = 20  # unknown categories in a message
-_MAX_PAIRS = 3  # of categories and classes in a message
+_MAX_NUMBER = 1e60  # larger values are refused, so that areas stay finite
+_MAX_LISTED = 20  # maximum number of unknown categories in a message
+_MAX_PAIRS = 3  # maximum number of category/class pairs in a message
 _CLASS = re.compile(r"class\s*(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 
@@ -34,9 +34,9 @@ def read_truth(
 ) -> GroundTruth:
     """Read the pictures and objects of an instances file for a network with the classes `names`.
 
-    Categories are mapped to classes by name, or else by the order of their ids if their numbers
-    agree. The pictures are in the folder `pictures`, by default the folder of the file. Unless
-    `needs_objects`, the file may be without annotations, as COCO's test sets are.
+    Categories are mapped to classes by name, or else by the order of their ids if there are as
+    many. The pictures are in the folder `pictures`, by default the folder of the file. Unless
+    `needs_objects`, the file may lack annotations, as COCO's test sets do.
     """
     file = _JsonFile(source)
     listed = file.list("categories")
@@ -76,8 +76,8 @@ def read_truth(
 def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Detections]:
     """Read the detections of each picture of `truth`, in the order of the file.
 
-    Detections of other categories are left out, as in pycocotools, with a remark in `truth`. They
-    are an error if there are no others.
+    Detections of unknown categories are skipped, as in pycocotools, with a remark in `truth`. If
+    there are no other detections, they are an error.
     """
     file = _JsonFile(source, is_list=True)
     known = {entry.image_id for entry in truth.entries}
@@ -257,7 +257,7 @@ def _objects(
 
 
 def _repeated(where: str, entries: Iterable[Entry]) -> Iterable[str]:
-    """Yield a line about the pictures that are there with several ids."""
+    """Yield a warning about pictures that have several ids."""
     ids: dict[str, list[ImageId]] = {}
     for each in entries:
         ids.setdefault(each.path, []).append(each.image_id)
@@ -269,7 +269,7 @@ def _repeated(where: str, entries: Iterable[Entry]) -> Iterable[str]:
 
 
 def _found_by_a_network(file: _JsonFile) -> Iterable[str]:
-    """Yield a line if most annotations have a score, which people do not give."""
+    """Yield a warning if most annotations have a score, which annotators do not assign."""
     annotations = file.list("annotations")
     count = sum("score" in each for each in annotations)
     if 2 * count > len(annotations):
@@ -283,7 +283,7 @@ def _report_unknown_categories(
 ) -> None:
     """Add a remark about the category_ids that the ground truth lacks; raise if it has none.
 
-    Ids that both have may mean other classes there: only the unknown ones give that away.
+    Known ids may mean other classes there, too; only the unknown ones reveal it.
     """
     without = {truth.categories[class_id] for class_id in truth.without_category}
     known = categories - without
@@ -318,7 +318,7 @@ def _entry(file: _JsonFile, image: Mapping[str, Any], folder: Path, rows: _Rows)
     if _is_number(width) and _is_number(height) and width >= 1 and height >= 1:
         size = int(width), int(height)
     objects = Objects.of(rows.boxes, rows.class_ids, areas=rows.extras, optional=rows.crowd)
-    other = folder / unescaped_bytes(name)  # as detect --coco-dataset writes it
+    other = folder / unescaped_bytes(name)  # detect --coco-dataset escapes names
     path = other if other != folder / name and other.exists() else folder / name
     return Entry(image_id, str(path), lambda size: objects, size)
 
@@ -381,7 +381,7 @@ def _match_names(where: str, categories: Sequence[str], names: Sequence[str]) ->
 
 
 def matched_in_order(where: str, categories: Sequence[str], names: Sequence[str]) -> Iterable[str]:
-    """Yield a line if categories have other names than the classes that their order gives them."""
+    """Yield a warning if categories matched by order have other names than their classes."""
     if {*map(_normalised, categories)} <= {*map(_normalised, names)}:
         return  # matched by name
     first = _first_number(categories)
@@ -409,25 +409,25 @@ def matched_in_order(where: str, categories: Sequence[str], names: Sequence[str]
 
 
 def _is_only(text: str, index: int) -> bool:
-    """Return whether a text is no name, and does not say another number than the index."""
+    """Return whether a text is not a name and contains no number other than the index."""
     return not is_name(text) and class_numbers([text]) in ([], [index])
 
 
 def _first_number(categories: Sequence[str]) -> int | None:
-    """Return 0 or 1 if all categories are called "class 3", each another one, without a gap."""
+    """Return 0 or 1 if the categories are "class N" with N counting from there, in any order."""
     numbers = {*class_numbers(categories)}
     count = len(categories)
     return next((first for first in (0, 1) if numbers == {*range(first, first + count)}), None)
 
 
 def class_numbers(names: Iterable[str]) -> list[int]:
-    """Return 3 for "class 3", as detect calls the classes of a network without names."""
+    """Return the numbers in names like "class 3", which detect gives to networks without names."""
     found = (_CLASS.fullmatch(each.strip()) for each in names)
     return [int(each[1]) for each in found if each]
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text names something, unlike "3", "class 3" and an empty one."""
+    """Return whether a text is a real name, unlike "3", "class 3" and ""."""
     rest = _normalised(text).removeprefix("class")
     return bool(rest) and not rest.isdecimal()
 

@@ -17,9 +17,8 @@ def confusion(
     """Return (classes + 1, classes + 1): objects of a row's class detected as a column's class.
 
     The last row counts detections without an object, the last column objects without a detection.
-    Each detection with a score above `threshold`, the best first, is matched with the free object
-    of the largest overlap, of any class. A detection that covers only optional objects does not
-    count.
+    Each detection with a score above `threshold`, best first, is matched with the unmatched object
+    of the largest overlap, of any class. A detection that covers only optional objects is ignored.
     """
     counts = np.zeros((classes + 1, classes + 1), np.int64)
     for example in examples:
@@ -42,7 +41,7 @@ def confusion(
 
 
 def most_confused(counts: Array, most: int) -> list[tuple[int, int, int]]:
-    """Return the most frequent (class of the object, detected class, count) with two classes."""
+    """Return the most frequent confusions as (class of the object, detected class, count)."""
     classes = len(counts) - 1
     mixed = counts[:classes, :classes] * ~np.eye(classes, dtype=bool)
     order = np.argsort(-mixed, axis=None, kind="stable")[:most]

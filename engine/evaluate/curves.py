@@ -13,9 +13,9 @@ from engine.evaluate.ranking import Ranking
 from engine.evaluate.score import ClassScore, Report
 from engine.vision.colours import Colour, colour_of
 
-GRID = np.linspace(0, 1, 1001)  # of recalls and of score thresholds
+GRID = np.linspace(0, 1, 1001)  # recalls and score thresholds
 _MEAN_COLOUR, _OTHER_COLOUR = (20, 20, 20), (205, 205, 205)
-# The colours of classes on pictures are too alike for lines that cross.
+# Not the colours of classes on pictures, which are too similar for lines that cross.
 _NAMED_COLOURS: tuple[Colour, ...] = (
     *((31, 111, 191), (230, 120, 20), (40, 150, 60), (205, 45, 45), (130, 90, 185)),
     *((140, 85, 65), (225, 100, 180), (110, 110, 110), (175, 170, 20), (20, 175, 190)),
@@ -104,10 +104,10 @@ def _lines(
     value: Callable[[ClassScore], float | None],
     value_of_mean: Callable[[Array], float],
 ) -> list[Line]:
-    """Return the mean, the classes with the most objects by falling value, then the others."""
+    """Return the mean, the classes with the most objects by descending value, then the others."""
     frequent = sorted(classes, key=lambda item: -item[1].ranking.objects)
     most = len(_NAMED_COLOURS)
-    # a class has the same colour in every plot, whatever its place in the legend
+    # a class has the same colour in every plot, regardless of its place in the legend
     coloured = zip(_NAMED_COLOURS, frequent[:most], strict=False)
     named = sorted(coloured, key=lambda item: -(value(item[1][1]) or 0.0))
     others = frequent[most:]

@@ -1,9 +1,9 @@
 """The numbers of darknet's `detector map`, including its peculiarities.
 
-A detection is assigned to the object with the largest IoU above the threshold, in float32. Of the
-detections of one object only the first is a hit. In the precision-recall curve that is the one with
-the best score; in the counts at a threshold it is the first of its picture in the detector's order.
-Detections of difficult objects are left out of the curve but are misses in the counts.
+A detection is assigned to the object with the largest IoU above the threshold, in float32. Only the
+first detection of an object is a hit: for the precision-recall curve, the one with the best score;
+for the counts at a threshold, the first one in the detector's order. Detections of difficult
+objects are excluded from the curve but are misses in the counts.
 
 A class without objects has an average precision of 0, and the mean is over all classes.
 """
@@ -33,13 +33,13 @@ POINTS = (
 def suppressed(result: Result, suppression: Suppression, classes: int) -> Detections:
     """Apply NMS to a result that was made without it; return the detections in darknet's order.
 
-    Darknet sorts whole boxes class by class, so the last class decides which detection of an object
-    is the first, and with it the counts at a threshold.
+    Darknet sorts entire boxes class by class, so the last class determines which detection of an
+    object comes first, and thereby the counts at a threshold.
     """
     boxes, first, row = np.unique(result.xywhn, axis=0, return_index=True, return_inverse=True)
     rows = np.zeros((len(boxes), 5 + classes), np.float32)
     rows[:, :4] = boxes
-    best_last = slice(None, None, -1)  # of equal boxes and classes the best score is kept
+    best_last = slice(None, None, -1)  # keeps the best score of equal boxes and classes
     at = row.ravel()[best_last], 5 + result.class_ids[best_last]
     rows[at] = result.scores[best_last]
     found = boxes_of(suppress_rows(rows[np.argsort(first)], suppression))

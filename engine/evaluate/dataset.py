@@ -1,9 +1,9 @@
 """Data sets given as a folder or a list of pictures, each with a label file.
 
-Labels are searched where darknet does. For pictures in a folder JPEGImages, or in train2014 …
-val2017 inside a folder images, that is the folder labels in the place of it; otherwise it is the
-folder of the picture. If darknet would find nothing, a folder labels next to images and VOC's
-Annotations are tried as well.
+Labels are searched where darknet does: for pictures in a folder JPEGImages, or in train2014 …
+val2017 inside a folder images, in the folder labels that replaces it; otherwise in the folder of
+the picture. If darknet would find nothing, a folder labels next to images and VOC's Annotations are
+tried as well.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Written(Protocol):
     """The records in folders of labels: which picture each file was written for."""
 
     def file_of(self, picture: Path, place: Path) -> Path | None:
-        """Return the label file of a picture, if the record is in a folder around a place."""
+        """Return the label file of a picture, if a record is in `place` or a folder above it."""
 
     def picture_of(self, file: Path) -> str | None:
         """Return the picture of a label file."""
@@ -43,10 +43,10 @@ class Written(Protocol):
         """Return the record that names the picture of a label file."""
 
     def file_of_moved(self, picture: Path, folder: Path) -> Path | None:
-        """Return the label file in a folder of a picture that was at another place before."""
+        """Return the label file in `folder` of a picture that has been moved."""
 
     def identity(self, picture: Path) -> str:
-        """Return a picture as picture_of() does."""
+        """Return a picture's path in the form of picture_of()."""
 
 
 def read(
@@ -59,8 +59,8 @@ def read(
 ) -> GroundTruth:
     """Read the pictures of a folder, except those `left_out`, or of a list.
 
-    `labels` is the folder of the labels, if given. A file in it lies in the same folders as its
-    picture, or in none. If `written` names the file of a picture, names do not count.
+    `labels` is the folder of the labels, if given; files there repeat the folders of their
+    pictures, or lie directly in it. If `written` records a picture's file, its name is irrelevant.
     """
     folder = None if labels is None else Path(labels)
     if folder is not None and not folder.is_dir():
@@ -93,7 +93,7 @@ def read(
 
 
 def _repeated(source: str, pictures: Sequence[Path]) -> Iterator[str]:
-    """Yield a line about the pictures that a list names more than once."""
+    """Yield a warning about pictures that a list names more than once."""
     counts = Counter(map(os.path.realpath, pictures))
     names = [path for path, count in counts.items() if count > 1]
     if names:
@@ -108,15 +108,15 @@ def _remark(source: str, which: str, files: Sized, example: str) -> str:
 def _shared(
     source: str, pictures: Sequence[Path], found: Sequence[Path | None], written: Written
 ) -> Iterator[str]:
-    """Yield a line about the label files that have the names of several pictures."""
-    twins: dict[str, set[str]] = {}  # pictures that differ in their ending alone
+    """Yield a warning about label files whose name fits several pictures."""
+    twins: dict[str, set[str]] = {}  # pictures that differ only in the extension
     for picture in pictures:
         twins.setdefault(written.identity(picture.with_suffix("")), set()).add(str(picture))
     owners: dict[str, set[str]] = {}
     for picture, file in zip(pictures, found, strict=True):
         if file is not None:
             mine = {str(picture)}
-            if written.picture_of(file) is None:  # then nothing tells which of them it is for
+            if written.picture_of(file) is None:  # nothing says which of them it is for
                 mine |= twins[written.identity(picture.with_suffix(""))]
             owners.setdefault(os.path.realpath(file), set()).update(map(os.path.realpath, mine))
     several = [file for file, own in owners.items() if len(own) > 1]
@@ -127,9 +127,9 @@ def _shared(
 
 
 def _numbered(source: str, found: Sequence[Path | None], written: Written) -> Iterator[str]:
-    """Yield a line about labels whose number, such as x-2.txt next to x.txt, no record explains.
+    """Yield a warning about numbered labels, such as x-2.txt next to x.txt, without a record.
 
-    Pictures of several folders may share the names, and this run sees one of them.
+    Pictures of several folders may share such names, and this run sees only one of them.
     """
     counted = {file for file in found if file is not None}
     unclear = {
@@ -147,7 +147,7 @@ def _numbered(source: str, found: Sequence[Path | None], written: Written) -> It
 def _written_for_others(
     source: str, pictures: Sequence[Path], found: Sequence[Path | None], written: Written
 ) -> Iterator[str]:
-    """Yield a line about labels whose record names pictures at other places."""
+    """Yield a warning about labels whose record names pictures elsewhere."""
     others = [
         (picture, file, own)
         for picture, file in zip(pictures, found, strict=True)
@@ -167,7 +167,7 @@ def _refused(
     folder: Path | None,
     written: Written,
 ) -> Iterator[str]:
-    """Yield a line about label files that have the names of pictures and do not count."""
+    """Yield a warning about label files that have the names of pictures but are ignored."""
     refused = [
         (picture, place)
         for picture, file in zip(pictures, found, strict=True)
@@ -187,7 +187,7 @@ def _refused(
 def _with_others(
     source: str, pictures: Sequence[Path], found: Sequence[Path | None], written: Written
 ) -> Iterator[str]:
-    """Yield a line about the pictures with other labels in a second place."""
+    """Yield a warning about pictures with different labels in a second place."""
     others = {
         file: other
         for picture, file in zip(pictures, found, strict=True)
@@ -204,16 +204,16 @@ def _with_others(
 
 
 def _is_other(file: Path, other: Path, written: Written) -> bool:
-    """Return whether a second label file says something else, as far as that can be compared."""
+    """Return whether a second label file differs, as far as the two can be compared."""
     if other.suffix != file.suffix:
-        return written.picture_of(file) is not None  # and may have been made by hand
+        return written.picture_of(file) is not None  # it may have been made by hand
     return _content(other) != _content(file)
 
 
 def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError:  # reading the labels reports it
+    except OSError:  # reported when the labels are read
         return b""
 
 
@@ -241,7 +241,7 @@ def find_labels(picture: Path) -> Path | None:
 def _labels_of(picture: Path, folder: Path | None, written: Written) -> Path | None:
     """Return the label file of a picture, in a folder if one is given.
 
-    The first place counts that has a file or a record of one.
+    The first place with a file, or with a record of one, counts.
     """
     places = _places(picture, folder)
     for place in places:
@@ -261,7 +261,7 @@ def _is_in(folder: Path, file: Path) -> bool:
 
 
 def _places(picture: Path, folder: Path | None) -> list[Path]:
-    """Return where a label file with the name of a picture may be, the first choice first."""
+    """Return where the label file of a picture may be, in order of preference."""
     if folder is None:
         return [*_candidates(picture), *_next_to_folder(picture)]
     below = _with_inner_folders(folder, picture)
@@ -269,14 +269,14 @@ def _places(picture: Path, folder: Path | None) -> list[Path]:
 
 
 def _with_inner_folders(folder: Path, picture: Path) -> Path:
-    """Return the folder of labels for a picture: with as many of its folders as there are."""
+    """Return the folder of a picture's labels, with as many of its subfolders as exist."""
     inner = Path(os.path.realpath(picture.parent)).parts[1:]
     below = (folder.joinpath(*inner[first:]) for first in range(len(inner)))
     return next((each for each in below if each.is_dir()), folder)
 
 
 def usual_label_file(picture: Path) -> Path:
-    """Return where darknet looks for the labels of a picture first."""
+    """Return where darknet first looks for the labels of a picture."""
     return next(_candidates(picture))
 
 
@@ -286,10 +286,10 @@ def all_labels(picture: Path) -> list[Path]:
 
 
 def labels_next_to_folder(picture: Path) -> list[Path]:
-    """Return the existing label files of a picture next to the folders that hold it, inner first.
+    """Return a picture's existing label files next to the folders that hold it, innermost first.
 
-    For pics/day1/x.jpg that is pics/labels/x.txt or labels/day1/x.txt. Darknet does not look there:
-    it wants the folder `images`.
+    For pics/day1/x.jpg these are pics/labels/x.txt and labels/day1/x.txt. Darknet does not look
+    there, because it expects a folder `images`.
     """
     return [path for path in _next_to_folder(picture) if _is_file(path)]
 
@@ -335,7 +335,7 @@ def _in_folder(folder: Path, left_out: Set[str]) -> list[Path]:
 
 
 def _resolve(list_file: Path, picture: Path) -> Path:
-    # Darknet's data/train.txt has data/obj/1.jpg: relative to the parent of its own folder.
+    # Darknet's data/train.txt names data/obj/1.jpg, relative to the parent of its folder.
     folder = list_file.absolute().parent
     places = picture, list_file.parent / picture, folder.parent / picture
     return next(filter(_is_file, places), picture)

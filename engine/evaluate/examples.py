@@ -21,7 +21,7 @@ class Objects:
 
     boxes: Array  # (n, 4) float64: left, top, width, height in pixels
     class_ids: Array  # (n,) int64
-    areas: Array  # (n,) float64, of the outline if it is known
+    areas: Array  # (n,) float64, area of the outline if known
     optional: Array  # (n,) bool
 
     @classmethod
@@ -70,7 +70,7 @@ class Detections:
 
     @classmethod
     def from_result(cls, result: Result) -> Detections:
-        """Return the boxes of a Result, without its rounding of pixels to float32."""
+        """Return the boxes of a Result, without rounding pixels to float32."""
         return cls.from_relative(result.xywhn, result.scores, result.class_ids, result.size)
 
     @classmethod
@@ -86,7 +86,7 @@ class Detections:
         return len(self.scores)
 
     def cut_at_edges(self, size: tuple[int, int]) -> Detections:
-        """Return the boxes, cut at the edges of the picture."""
+        """Return the boxes, clipped to the picture."""
         first, last = self.boxes[:, :2], self.boxes[:, :2] + self.boxes[:, 2:]
         first, last = np.clip(first, 0, size), np.clip(last, 0, size)
         return replace(self, boxes=np.hstack([first, last - first]))
@@ -106,12 +106,12 @@ class Example:
     path: str | None = None
 
     def above(self, min_score: float) -> Example:
-        """Return the picture without the detections that have at most this score."""
+        """Return the example with only the detections that exceed this score."""
         kept = np.flatnonzero(self.detections.scores > min_score)
         return replace(self, detections=self.detections.take(kept))
 
     def cut_at_edges(self) -> Example:
-        """Return the picture with boxes that end at its edges."""
+        """Return the example with boxes clipped to the picture."""
         return replace(self, detections=self.detections.cut_at_edges(self.size))
 
 

@@ -10,14 +10,14 @@ from typing import TypeAlias
 from engine.evaluate.examples import Objects
 from engine.vision.serialize import COCO_CATEGORIES, are_coco_classes
 
-_MOST_LINES = 20  # of warnings, and of errors
-ReadObjects: TypeAlias = Callable[[tuple[int, int]], Objects]  # for the size of the picture
+_MOST_LINES = 20  # maximum number of warnings and of errors
+ReadObjects: TypeAlias = Callable[[tuple[int, int]], Objects]  # takes the size of the picture
 
 
 def size_problem(file: str, labelled: tuple[float, float], size: tuple[int, int]) -> str:
-    """Return the report of a picture whose size is not the one that was labelled in a file."""
+    """Return the problem of a picture whose size differs from the labelled size."""
     own, found = (f"{width:.10g} x {height:.10g}" for width, height in (labelled, size))
-    # One of both may be the size before the EXIF orientation is applied.
+    # One of the sizes may precede the EXIF orientation.
     hint = ". See EXIF in docs/evaluate.md" if labelled == size[::-1] else ""
     return f"{file}: size: labelled as {own}, the picture is {found}{hint}"
 
@@ -43,15 +43,15 @@ class GroundTruth:
     problems: list[str]
     unlabelled: int = 0  # pictures without a label file, which count as empty
     label_files: tuple[Path, ...] = ()
-    remarks: list[str] = field(default_factory=list)  # about what may not be meant
-    without_category: frozenset[int] = frozenset()  # classes whose ids the file does not have
+    remarks: list[str] = field(default_factory=list)  # about possible mistakes
+    without_category: frozenset[int] = frozenset()  # classes without an id in the file
 
     @property
     def has_no_labels(self) -> bool:
         return 0 < self.unlabelled == len(self.entries)
 
     def warnings(self) -> Iterator[str]:
-        """Yield lines about what was read, a limited number of them."""
+        """Yield a limited number of warnings about what was read."""
         yield from shortened([*self.remarks, *self.problems])
         if self.unlabelled:
             count = f"{self.unlabelled} of {len(self.entries)}"

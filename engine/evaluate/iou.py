@@ -28,7 +28,7 @@ def iou_xywh(found: Array, objects: Array) -> Array:
     """Return the IoU of boxes (centre x, centre y, width, height) in float32, as darknet does."""
     fx, fy, fw, fh = found.T[:, :, None]
     ox, oy, ow, oh = objects.T[:, None, :]
-    with np.errstate(all="ignore"):  # the boxes of a broken network overflow
+    with np.errstate(all="ignore"):  # boxes of a broken network overflow
         wide, tall = _intersect(fx, fw, ox, ow), _intersect(fy, fh, oy, oh)
         intersection = np.where((wide < 0) | (tall < 0), np.float32(0), wide * tall)
         union = fw * fh + ow * oh - intersection

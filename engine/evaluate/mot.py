@@ -1,4 +1,4 @@
-"""Score identities in videos: MOTA, IDF1 and HOTA, with the counts that they are made of.
+"""Score multi-object tracking: MOTA, IDF1 and HOTA, with the underlying counts.
 
 MOTA: Bernardin and Stiefelhagen 2008, "Evaluating Multiple Object Tracking Performance".
 IDF1: Ristani et al. 2016, "Performance Measures and a Data Set for Multi-Target Tracking".
@@ -18,8 +18,8 @@ from engine.arrays import Array
 from engine.evaluate.iou import iou_ltwh
 from engine.track.assignment import assign
 
-MAX_DISTANCE = 0.5  # 1 - IoU of an object and a box that may be a pair, for MOTA and IDF1
-ALPHAS = np.arange(1, 20) * 0.05  # the least IoU of a pair, for HOTA
+MAX_DISTANCE = 0.5  # largest 1 - IoU of a pair of object and box, for MOTA and IDF1
+ALPHAS = np.arange(1, 20) * 0.05  # least IoU of a pair, for HOTA
 _MOSTLY_TRACKED, _MOSTLY_LOST = 0.8, 0.2  # shares of an object's frames
 
 
@@ -45,20 +45,20 @@ class Tally:
 
     frames: int = 0
     objects: int = 0  # boxes of the ground truth
-    boxes: int = 0  # that were found
-    identities: int = 0  # of the ground truth
+    boxes: int = 0  # boxes that were found
+    identities: int = 0  # identities in the ground truth
     found_identities: int = 0
-    matches: int = 0  # of the same pair as before, or of a new one
+    matches: int = 0  # with the same identity as before, or the first one
     switches: int = 0  # matches with another identity than before
     misses: int = 0
     false_positives: int = 0
-    fragmentations: int = 0  # times that a match is interrupted and goes on later
+    fragmentations: int = 0  # how often a match is interrupted and later resumed
     mostly_tracked: int = 0  # identities that are matched in 80 % of their frames or more
-    mostly_lost: int = 0  # in less than 20 %
+    mostly_lost: int = 0  # identities that are matched in less than 20 %
     distance: float = 0.0  # the sum of 1 - IoU over all matches and switches
-    id_matches: int = 0  # with the best pairing of whole identities
+    id_matches: int = 0  # matched boxes with the best pairing of entire identities
     hota_matches: Array = field(default_factory=_zeros)  # for each of ALPHAS
-    hota_association: Array = field(default_factory=_zeros)  # the sum over all these matches
+    hota_association: Array = field(default_factory=_zeros)  # the sum over these matches
     hota_overlap: Array = field(default_factory=_zeros)  # the sum of their IoU
 
     @classmethod
@@ -69,7 +69,7 @@ class Tally:
     @property
     def mota(self) -> float:
         errors = self.misses + self.switches + self.false_positives
-        return (self.objects - errors) / max(1, self.objects)  # as TrackEval, also without objects
+        return (self.objects - errors) / max(1, self.objects)  # as in TrackEval
 
     @property
     def motp(self) -> float:
@@ -195,13 +195,13 @@ def _frames(truth: Tracks, found: Tracks) -> Iterator[_Frame]:
 
 
 class _Clear:
-    """The counts of MOTA: pairs of the frame before are kept where they still overlap."""
+    """The counts of MOTA: pairs of the previous frame are kept while they overlap."""
 
     def __init__(self) -> None:
-        self._partners: dict[int, int] = {}  # the last one of each object
-        self._seen: Counter[int] = Counter()  # frames of each object
+        self._partners: dict[int, int] = {}  # the last match of each object
+        self._seen: Counter[int] = Counter()  # number of frames of each object
         self._matched: Counter[int] = Counter()
-        self._is_matched: dict[int, bool] = {}  # in the last frame of each object
+        self._is_matched: dict[int, bool] = {}  # whether each object's last frame matched
         self._counts: Counter[str] = Counter()
         self._distance = 0.0
 
@@ -210,7 +210,7 @@ class _Clear:
         distances[distances > MAX_DISTANCE] = np.nan
         positions = {each: at for at, each in enumerate(frame.found.tolist())}
         objects = frame.objects.tolist()
-        pairs: dict[int, int] = {}  # rows to columns
+        pairs: dict[int, int] = {}  # columns by row
         for row, each in enumerate(objects):
             column = positions.get(self._partners.get(each, -1))
             if column is None or column in pairs.values():
@@ -219,7 +219,7 @@ class _Clear:
                 pairs[row] = column
         left = distances.copy()
         left[list(pairs)] = left[:, list(pairs.values())] = np.nan
-        # a limit above all costs together, so that there are as many pairs as possible
+        # the limit exceeds the sum of all costs, which maximises the number of pairs
         for row, column in zip(*map(list, assign(left, len(left) + 1.0)), strict=True):
             each, partner = objects[row], int(frame.found[column])
             self._counts["switches"] += self._partners.get(each, partner) != partner
@@ -232,7 +232,7 @@ class _Clear:
         for row, each in enumerate(objects):
             is_matched = row in pairs
             was_matched = self._is_matched.get(each)
-            # an interruption counts once the match goes on
+            # an interruption counts once the match resumes
             self._counts["fragmentations"] += (
                 is_matched and was_matched is False and self._matched[each] > 0
             )
@@ -255,7 +255,7 @@ class _Clear:
 
 
 def _id_matches(frames: list[_Frame], truth: Tracks, found: Tracks) -> int:
-    """Pair whole identities so that as many boxes as possible match."""
+    """Pair entire identities so that as many boxes as possible match."""
     together = np.zeros((len(np.unique(truth.ids)), len(np.unique(found.ids))))
     for frame in frames:
         together[np.ix_(frame.objects, frame.found)] += 1 - frame.overlap <= MAX_DISTANCE
@@ -263,7 +263,7 @@ def _id_matches(frames: list[_Frame], truth: Tracks, found: Tracks) -> int:
 
 
 def _hota(frames: list[_Frame], truth: Tracks, found: Tracks) -> tuple[Array, Array, Array]:
-    """Return the matches, the sum of their associations and of their IoU for each of ALPHAS."""
+    """Return the matches, and the sums of their associations and IoUs, for each of ALPHAS."""
     _, objects = np.unique(truth.ids, return_counts=True)
     _, others = np.unique(found.ids, return_counts=True)
     potential = np.zeros((len(objects), len(others)))
@@ -272,9 +272,9 @@ def _hota(frames: list[_Frame], truth: Tracks, found: Tracks) -> tuple[Array, Ar
         union = overlap.sum(axis=0) + overlap.sum(axis=1)[:, None] - overlap
         share = np.divide(overlap, union, out=np.zeros_like(overlap), where=union > 0)
         potential[np.ix_(frame.objects, frame.found)] += share
-    boxes = objects[:, None] + others  # of two identities together
+    boxes = objects[:, None] + others  # total of each pair of identities
     alignment = potential / (boxes - potential)
-    together = np.zeros((len(ALPHAS), *potential.shape))  # matches of two identities
+    together = np.zeros((len(ALPHAS), *potential.shape))  # matches of each pair of identities
     overlap_sum = _zeros()
     for frame in frames:
         at = np.ix_(frame.objects, frame.found)

@@ -1,7 +1,7 @@
 """Read boxes with identities from the text files of MOTChallenge.
 
-A line is: frame, identity, left, top, width, height, confidence, and more that is not read. Columns
-are separated by commas or spaces. A box of the ground truth with a confidence of 0 does not count.
+A line has: frame, identity, left, top, width, height, confidence, and further columns that are
+ignored. Columns are separated by commas or spaces. Ground truth with a confidence of 0 is ignored.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from engine.files.naming import shown
 
 _log = logging.getLogger("engine")
 
-_LIMIT = 1 << 28  # bytes of a file
+_LIMIT = 1 << 28  # maximum bytes of a file
 _COLUMNS = 6
 _CONFIDENCE = 6
-_LARGEST = 10**15  # beyond 2**53, floats do not hold all integers
+_LARGEST = 10**15  # below 2**53, up to which floats represent all integers
 
 
 def read_tracks(path: Path, *, is_truth: bool = False) -> Tracks:
-    """Read a file; identities are unique in a frame."""
+    """Read a file; require unique identities within a frame."""
     rows: list[list[float]] = []
     lines: dict[tuple[float, float], int] = {}
     for number, line in enumerate(read_text(path, limit=_LIMIT).split("\n"), start=1):

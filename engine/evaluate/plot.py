@@ -17,7 +17,7 @@ Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
 TEXT, GRID, BACKGROUND = (40, 40, 40), (222, 222, 222), (255, 255, 255)
 WIDTH, HEIGHT = 900, 640
 LEFT, TOP, RIGHT, BOTTOM = 70, 50, 270, 60  # margins; the right one holds the legend
-SUPERSAMPLING = 3  # draw at this multiple of the size, then reduce
+SUPERSAMPLING = 3  # draw at this multiple of the size, then downscale
 _TICKS = 5
 _LEGEND_LINE = 24  # pixels
 _MAX_LABEL = 20
@@ -90,7 +90,7 @@ class Plot:
 
 
 def at(x: float, y: float) -> tuple[float, float]:
-    """Return where a point of the unit square is on the supersampled picture."""
+    """Convert a point of the unit square to the supersampled picture."""
     return (
         (LEFT + x * (WIDTH - LEFT - RIGHT)) * SUPERSAMPLING,
         (HEIGHT - BOTTOM - y * (HEIGHT - TOP - BOTTOM)) * SUPERSAMPLING,

@@ -12,7 +12,7 @@ from engine.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Detections of one class by falling score, without those that do not count."""
+    """Detections of one class by descending score, without ignored ones."""
 
     scores: Array  # (n,) float64
     hits: Array  # (n,) bool: true positives
@@ -43,11 +43,11 @@ class Ranking:
         return np.asarray(np.cumsum(self.hits) / np.arange(1, len(self.hits) + 1))
 
     def envelope(self) -> Array:
-        """Return the best precision at the recall of each detection or a greater one."""
+        """Return the best precision at or beyond the recall of each detection."""
         return falling_envelope(self.precision)
 
     def precision_at(self, recalls: Array) -> Array:
-        """Return the best precision at each of the recalls or a greater one."""
+        """Return the best precision at or beyond each of the recalls."""
         envelope = np.append(self.envelope(), 0.0)
         return envelope[np.searchsorted(self.recall, recalls, side="left")]
 
@@ -76,7 +76,7 @@ class Counts:
     objects: int
     true_positives: int
     false_positives: int
-    overlap: float  # sum over the true positives
+    overlap: float  # sum of IoUs over the true positives
 
     @classmethod
     def total(cls, parts: Sequence[Counts]) -> Counts:

@@ -31,7 +31,7 @@ class Rules:
 
     method: str = "coco"
     match_iou: float = 0.5
-    threshold: float = 0.25  # on the scores, for the counts and the confusion matrix
+    threshold: float = 0.25  # score threshold for the counts and the confusion matrix
     points: int = 0  # recalls at which darknet's curve is read; 0 is the area under it
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class ClassScore:
     average_precision_at_iou: float | None
     ranking: Ranking
     counts: Counts
-    pictures: int  # with an object of the class
+    pictures: int  # number of pictures with the class
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Top-k accuracy of a classifier; as in darknet the path of a picture contains its true label."""
+"""Top-k accuracy of a classifier; as in darknet, the path of a picture contains its true label."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TopKAccuracy:
         self.among_top += true_class in best[: self.top]
 
     def add_missed(self) -> None:
-        """Count a picture for which the network gave no classes."""
+        """Count a picture for which the network returned no classes."""
         self.pictures += 1
 
     def to_dict(self) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """Pascal VOC's average precision: at eleven recalls (2007), or the area under the curve (2010).
 
-Detections are taken by falling score. Each is matched with the object of its picture that has the
-largest overlap, if that is large enough; a second detection of one object is a miss. Detections of
-difficult objects do not count.
+Detections are processed by descending score. Each is matched with the object of its picture with
+the largest overlap, if that is large enough; a second detection of an object is a miss. Detections
+of difficult objects are ignored.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _EDGES = ("xmin", "ymin", "xmax", "ymax")
 def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list[str]) -> Objects:
     """Read the objects of an annotation; invalid ones are left out and reported in `problems`.
 
-    So is a picture whose `size` is not the one that was labelled.
+    A `size` that differs from the labelled one is reported, too.
     """
     boxes, class_ids, difficult = [], [], []
     numbers = {name: number for number, name in reversed(list(enumerate(names)))}
@@ -62,9 +62,9 @@ def _tree(path: Path) -> ElementTree.Element:
 
 
 def _other_size(tree: ElementTree.Element, size: tuple[int, int]) -> tuple[float, float] | None:
-    """Return the size that an annotation states if it is another one, else None.
+    """Return the size stated in an annotation if it differs, or None.
 
-    A size that is no number, or not above 0, is unknown.
+    A size that is not a positive number counts as unknown.
     """
     try:
         width, height = (float(tree.findtext(f"size/{side}") or 0) for side in ("width", "height"))

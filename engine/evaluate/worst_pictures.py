@@ -1,4 +1,4 @@
-"""The pictures with the most mistakes: what is there next to what was found."""
+"""The pictures with the most mistakes: ground truth next to detections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.evaluate.score import Report
 from engine.vision.draw import annotate
 
 COUNT = 16
-_COLUMNS = 2  # of pairs
+_COLUMNS = 2  # pairs per row
 _SIDE = 360  # longest side of a picture
 _CAPTION, _GAP = 22, 8
 
@@ -37,7 +37,7 @@ def draw_worst(
         if example.path:
             try:
                 pairs.append(_pair(example, read(example.path), names, report, mistakes[at]))
-            except ImageError:  # it has been read before, and is gone
+            except ImageError:  # it was read before, but no longer exists
                 continue
     return _montage(pairs) if pairs else None
 

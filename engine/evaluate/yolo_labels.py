@@ -1,6 +1,6 @@
 """Read YOLO's label files: a line "class x y width height" per object, relative to the picture.
 
-A line of a segmentation, "class x y x y x y …", stands for the box around its corners.
+A segmentation line, "class x y x y x y …", stands for the box around its corners.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from engine.evaluate.examples import Objects
 from engine.evaluate.text_files import read_text
 from engine.files.naming import shown
 
-_BEYOND = 0.5  # of the picture, by which a corner may lie outside; 2 says that a keypoint is seen
+_BEYOND = 0.5  # how far corners may lie outside; 2 would be the flag of a visible keypoint
 
 
 def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list[str]) -> Objects:
@@ -80,7 +80,7 @@ def _box_around(corners: Sequence[float]) -> list[float]:
 def _class_id(word: str, classes: int) -> int:
     whole, point, zeros = word.partition(".")
     if whole and point and not zeros.strip("0"):
-        word = whole  # numpy.savetxt and data frames write 58.0
+        word = whole  # numpy.savetxt and data frames write 58.0 for 58
     if not (word.isascii() and word.isdigit()):
         raise InputError(f"class: expected its number, got {_cut(word)}")
     class_id = int(word) if len(word) < 10 else classes

@@ -28,7 +28,7 @@ def _clip(low: float, high: float) -> _Exporter:
 
 
 def _tanh(graph: GraphBuilder, x: str) -> str:
-    # It is 1 to the last digit from 10 on; OpenCV 5 returns NaN for a few hundred.
+    # From 10 on, tanh is 1 to the last digit; OpenCV 5 returns NaN for a few hundred.
     return graph.node("Tanh", graph.node("Clip", x, graph.number(-15), graph.number(15)))
 
 

@@ -49,7 +49,7 @@ def add(graph: GraphBuilder, op: ops.Add) -> str:
 def _resized(graph: GraphBuilder, source: Tensor, shape: Shape) -> str:
     """Return a source with `shape`: its flat values are padded with zeros or truncated.
 
-    Between maps of the same height and width these are whole channels.
+    Between maps of the same height and width, whole channels are padded or truncated.
     """
     value = graph[source]
     is_flat = _has_other_sides(source.shape, shape)
@@ -65,7 +65,7 @@ def _resized(graph: GraphBuilder, source: Tensor, shape: Shape) -> str:
 
 
 def _resized_at_run_time(graph: GraphBuilder, source: Tensor, like: Tensor) -> str:
-    """Do the same with the shape that `like` has in a run: a plain Add would broadcast."""
+    """Do the same with the run-time shape of `like`: a plain Add would broadcast."""
     flat = graph.reshape(graph[source], 0, -1)
     sides = graph.node("Shape", graph[like])
     wanted = graph.reduce("Prod", graph.slice(sides, 1, 4, 0), 0)
@@ -85,7 +85,7 @@ def multiply(graph: GraphBuilder, op: ops.Multiply) -> str:
     if op.factor.shape.area > 1:
         _require_equal_sizes(graph, op.src, op.factor)
         if not graph.have_equal_sizes(op.src, op.factor):
-            # The engine refuses such a size; here a run fails rather than broadcasts.
+            # The engine refuses such a size; here the run fails rather than broadcast.
             sides = (graph.side(op.src, axis) for axis in (2, 3))
             factor = graph.reshape(factor, 0, op.factor.shape.channels, *sides)
     return activate(graph, graph.node("Mul", graph[op.src], factor), op.activation)
@@ -123,7 +123,7 @@ def l2_norm(graph: GraphBuilder, op: ops.L2Norm) -> str:
 
 @exports(ops.LocalNorm, in_float32=True)
 def local_norm(graph: GraphBuilder, op: ops.LocalNorm) -> str:
-    """Export the sums of squares as a 1x1 convolution with the number of times each one counts."""
+    """Export the sums of squares as a 1x1 convolution whose weights say how often each counts."""
     channels = op.src.shape.channels
     counts = np.zeros((channels, channels), np.float32)
     counts[0, : op.size // 2] = 1

@@ -35,12 +35,12 @@ _Exporter = TypeVar("_Exporter", bound=Exporter)
 
 INPUT = "images"
 MIN_OPSET = 13
-REDUCE_AXES_OPSET = 18  # axes are an input of every reduction; before, only of ReduceSum
+REDUCE_AXES_OPSET = 18  # since then, axes are an input of every reduction, not only of ReduceSum
 
 _KEEP_SIZE = (Activate, Add, Concat, L2Norm, LocalNorm, Multiply, Normalise, NormaliseChannels)
 
 EXPORTERS: dict[type[Op], Exporter] = {}
-_IN_FLOAT32: set[type[Op]] = set()  # computed in float32 in a float16 model, too
+_IN_FLOAT32: set[type[Op]] = set()  # computed in float32 even in a float16 model
 
 _Real = type[np.float32] | type[np.float16]
 
@@ -94,17 +94,17 @@ class GraphBuilder:
         self.opset = opset
         self.onnx = import_onnx()
         self.nodes: list[Any] = []
-        self.model = self.onnx.ModelProto()  # has the constants from the start: they are large
+        self.model = self.onnx.ModelProto()  # holds the constants directly, as they are large
         self._constants: set[str] = set()
         self._plan = plan
         self._titles = titles
         self._layer = 0
-        self._numbers = count()  # nodes of subgraphs are counted, too: names are unique
+        self._numbers = count()  # shared with subgraphs, because names must be unique
         self._half = half
         self._real: _Real = np.float32  # the type of the values and constants of the current op
         self._values: dict[Tensor, dict[_Real, str]] = {plan.source: {np.float32: INPUT}}
         self._varying = {plan.source} if dynamic else set()
-        self._size_givers: dict[Tensor, Tensor] = {}  # of maps that have another's size
+        self._size_givers: dict[Tensor, Tensor] = {}  # maps whose size others share
         self._sides: dict[tuple[Tensor, int], str] = {}
 
     def __getitem__(self, tensor: Tensor) -> str:
@@ -162,7 +162,7 @@ class GraphBuilder:
         At the exported size alone they may be equal by chance: 1 x 1 after different strides.
         """
         if not (self.varies(first) or self.varies(second)):
-            return True  # the sizes of the plan are those of every run
+            return True  # every run has the sizes of the plan
         return self._size_giver(first) == self._size_giver(second)
 
     def _size_giver(self, tensor: Tensor) -> Tensor:
@@ -266,7 +266,7 @@ class GraphBuilder:
 
     @contextmanager
     def _subgraph(self) -> Iterator[list[Any]]:
-        """Collect the nodes that are added meanwhile; constants stay those of the graph."""
+        """Collect the nodes added inside the block; constants still go to the main graph."""
         outer, self.nodes = self.nodes, []
         try:
             yield self.nodes
@@ -274,11 +274,11 @@ class GraphBuilder:
             self.nodes = outer
 
     def reshape(self, value: str, *sides: int | str) -> str:
-        """Reshape a value; 0 keeps a side, -1 is inferred, a name is that of an int64 value."""
+        """Reshape a value; 0 keeps a side, -1 infers it, and a name refers to an int64 value."""
         return self.node("Reshape", value, self.joined(sides))
 
     def joined(self, sides: Sequence[int | str]) -> str:
-        """Return numbers and int64 values of shape (1,) as one value."""
+        """Concatenate numbers and int64 values of shape (1,) into one value."""
         numbers = [each for each in sides if not isinstance(each, str)]
         if len(numbers) == len(sides):
             return self.integers(numbers)
@@ -299,13 +299,13 @@ class GraphBuilder:
         return self.node("Pad", value, self.integers([*before, *after]), self.number(fill))
 
     def reduce(self, kind: str, value: str, axis: int) -> str:
-        """Reduce an axis, which is kept with length 1, by "Sum", "Max" and so on."""
+        """Reduce an axis by "Sum", "Max" and so on, keeping it with length 1."""
         if kind == "Sum" or self.opset >= REDUCE_AXES_OPSET:
             return self.node(f"Reduce{kind}", value, self.integers([axis]), keepdims=1)
         return self.node(f"Reduce{kind}", value, axes=[axis], keepdims=1)
 
     def scale(self, value: str, factor: float, shift: float = 0.0) -> str:
-        """Return value * factor + shift, without nodes that would change nothing."""
+        """Return value * factor + shift, omitting nodes that would change nothing."""
         if factor != 1:
             value = self.node("Mul", value, self.number(factor))
         return self.node("Add", value, self.number(shift)) if shift else value
@@ -313,7 +313,7 @@ class GraphBuilder:
     # ------------------------------------------------------------ constants
 
     def number(self, value: float) -> str:
-        """Return a constant number; float16 has its largest for those beyond its range."""
+        """Return a constant number; values beyond float16's range become its largest."""
         limit = np.finfo(self._real).max
         values = np.array(np.clip(value, -limit, limit), self._real)
         return self._initializer(f"number_{float(value)!r}{self._suffix}", values)

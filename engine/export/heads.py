@@ -74,7 +74,7 @@ class Rows:
     boxes: str
     objectness: str
     classes: str
-    column: str  # the objectness as darknet gives it out
+    column: str  # the objectness as darknet outputs it
 
 
 def decode(graph: GraphBuilder, head: ops.Head) -> Rows:
@@ -169,7 +169,7 @@ def _rows(
     objectness = graph.reshape(objectness, 0, -1, 1)
     classes = graph.reshape(classes, 0, -1, head.classes)
     column = objectness
-    if isinstance(head, ops.RegionHead):  # darknet has objectness in the scores and 1 here
+    if isinstance(head, ops.RegionHead):  # darknet's scores include objectness; here it is 1
         column = graph.scale(graph.node("Mul", objectness, graph.number(0)), 1, 1)
     return Rows(box, objectness, classes, column)
 

@@ -17,7 +17,7 @@ from engine.vision.postprocess import MAX_COORDINATE
 
 RAW = "raw"  # the output of each detection layer, as darknet has it
 
-Sides = tuple[int | str, ...]  # a side that may change has a name
+Sides = tuple[int | str, ...]  # a dynamic side has a name
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,17 @@ def outputs(graph: GraphBuilder, plan: Plan, layout: str, nms: Nms | None) -> li
 
 
 def _allowed_objectness(graph: GraphBuilder, plan: Plan, rows: Rows, nms: Nms) -> str:
-    """Return the objectness, or 0 for rows that the engine leaves out whatever their scores are."""
+    """Return the objectness, or 0 for rows that the engine omits regardless of their scores."""
     extent = graph.reduce("Max", graph.node("Abs", rows.boxes), 2)
     is_allowed = graph.node("Less", extent, graph.number(MAX_COORDINATE))
-    if all(isinstance(head, ops.YoloHead) for head in plan.heads):  # must exceed the threshold, too
+    if all(isinstance(head, ops.YoloHead) for head in plan.heads):  # objectness is thresholded, too
         is_high = graph.node("Greater", rows.objectness, graph.number(nms.threshold))
         is_allowed = graph.node("And", is_allowed, is_high)
     return graph.node("Where", is_allowed, rows.objectness, graph.number(0))
 
 
 def _class_scores(graph: GraphBuilder, tensor: ops.Tensor) -> Output:
-    """Export the output of a classifier as ultralytics' classifiers have it."""
+    """Export the output of a classifier in the form of ultralytics' classifiers."""
     classes = tensor.shape.size
     value = graph.reshape(graph[tensor], 0, classes)
     return Output("output0", (classes,), np.float32, "probabilities of the classes", value)
@@ -72,7 +72,7 @@ def check_heads(plan: Plan, layout: str, nms: Nms | None) -> None:
 
 
 def check_layout(layout: str, nms: Nms | None) -> None:
-    """Raise an InputError unless there is such a layout, with NMS if it is asked for."""
+    """Raise an InputError unless the layout exists and supports NMS, if requested."""
     if layout not in LAYOUTS:
         hint = suggest(layout, LAYOUTS)
         raise InputError(f"layout: expected {', '.join(LAYOUTS)}, got {layout!r}.{hint}")

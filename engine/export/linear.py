@@ -17,7 +17,7 @@ def convolution(graph: GraphBuilder, op: ops.Conv2d) -> str:
         graph.require_fixed("a window that is larger than its map", op.src)
     extents = (op.src.shape.height + pads[0] + pads[2], op.src.shape.width + pads[1] + pads[3])
     if any(stride >= extent for stride, extent in zip(op.stride, extents, strict=True)):
-        # the .cfg's stride may be longer, as the plan has none that leaves the map
+        # the .cfg's stride may be longer, as the plan limits strides to the map
         graph.require_fixed("a stride as long as its map", op.src)
     if op.signed:
         graph.require_float32("signs (xnor), which rounding flips")
@@ -37,7 +37,7 @@ def convolution(graph: GraphBuilder, op: ops.Conv2d) -> str:
 
 
 def _effective_padding(op: ops.Conv2d) -> tuple[int, int, int, int]:
-    """Return the padding, increased where a window is larger than the padded map.
+    """Return the padding, enlarged where a window exceeds the padded map.
 
     Darknet's output size truncates toward zero, so such a map still has one window.
     """
@@ -53,7 +53,7 @@ def _effective_padding(op: ops.Conv2d) -> tuple[int, int, int, int]:
 
 
 def _signs(graph: GraphBuilder, value: str, pads: tuple[int, int, int, int]) -> str:
-    """Map positive values to 1 and all others, the padding too, to -1."""
+    """Map positive values to 1 and all others, including the padding, to -1."""
     is_positive = graph.node("Greater", value, graph.number(0))
     value = graph.node("Where", is_positive, graph.number(1), graph.number(-1))
     return graph.pad(value, (0, 0, *pads[:2]), (0, 0, *pads[2:]), -1) if any(pads) else value

@@ -1,8 +1,8 @@
 """The metadata of a model: names of the classes, input, anchors, layout, versions.
 
-The keys without a prefix are those that programs written for ultralytics' models read, as Python
-literals. The keys that begin with `Image.` are ONNX's own. Those that begin with `engine.` are
-ours; tables are JSON.
+Keys without a prefix are those that programs for ultralytics' models read, as Python literals. Keys
+that begin with `Image.` are defined by ONNX, those that begin with `engine.` by this project;
+tables are JSON.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Description:
     """Facts about a network that its plan does not hold."""
 
     source: str  # the name of the .cfg
-    names: Sequence[str]  # of the classes
+    names: Sequence[str]  # class names
     task: Literal["detector", "classifier", "other"]
-    resize: str  # what fits a picture to the input: stretch, letterbox or crop
+    resize: str  # how a picture is fitted to the input: stretch, letterbox or crop
 
 
 def metadata(
@@ -98,7 +98,7 @@ def _head(plan: Plan, head: ops.Head) -> Mapping[str, Any]:
 
 
 def _stride(plan: Plan, head: ops.Head) -> int:
-    """Return the input's pixels for each cell: a power of two where the last cell is cut off."""
+    """Return the input's pixels per cell; where the last cell is cut off, a power of two."""
     side = head.side if isinstance(head, ops.GridHead) else head.src.shape.width
     pixels = plan.source.shape.width / side
     return int(pixels) if pixels.is_integer() else 2 ** max(0, round(math.log2(pixels)))

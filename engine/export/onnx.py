@@ -28,7 +28,7 @@ _MAX_WEIGHT_BYTES = (1 << 31) - (1 << 20)  # a protobuf has at most 2 GiB, graph
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of a model; a side with a name may change from run to run."""
+    """An input or output of a model; a side with a name is dynamic."""
 
     name: str
     kind: str  # float32 or int64
@@ -38,7 +38,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Model:
-    """An ONNX model: the bytes of its file, and what to put in and get out."""
+    """An ONNX model: the bytes of its file, and its inputs and outputs."""
 
     content: bytes
     opset: int

@@ -24,7 +24,7 @@ def max_pool(graph: GraphBuilder, op: ops.MaxPool) -> str:
 @exports(ops.AveragePool)
 def average_pool(graph: GraphBuilder, op: ops.AveragePool) -> str:
     covers_map = op.window == Window((op.src.shape.height, op.src.shape.width))
-    # a [local_avgpool] may have the same window, which does not grow with the map
+    # a [local_avgpool] may have the same window, but it does not grow with the map
     if covers_map and graph.varies(op.src) and graph.title.endswith("[avgpool]"):
         graph.mark_fixed(op.out)
         return graph.node("GlobalAveragePool", graph[op.src])
@@ -54,10 +54,10 @@ def max_pool_depth(graph: GraphBuilder, op: ops.MaxPoolDepth) -> str:
 
 
 def _padding(graph: GraphBuilder, op: ops.MaxPool | ops.AveragePool) -> tuple[int, int, int, int]:
-    """Return the padding that windows reach, or with a dynamic size all of it.
+    """Return the padding that windows reach or, with a dynamic size, all of it.
 
-    The number of windows is darknet's in both cases, unless one window covers the whole map: its
-    padding may be larger than the .cfg's.
+    In both cases the number of windows is darknet's, unless one window covers the whole map: then
+    the padding may exceed the .cfg's.
     """
     if not graph.varies(op.src):
         return _used_padding(op.window, op.src.shape, op.out.shape)

@@ -1,8 +1,8 @@
 """Non-maximum suppression inside the graph, with the boxes of vision/nms.py.
 
-The plain overlap is that of ONNX's NonMaxSuppression. For darknet's greedynms and diounms the same
-node only finds the scores above the threshold, and a loop suppresses: a box goes if a better one
-that stays overlaps it, which is repeated until nothing changes.
+Plain IoU uses ONNX's NonMaxSuppression. For darknet's greedynms and diounms, that node only selects
+the scores above the threshold, and a loop suppresses: a box is dropped if a better surviving box
+overlaps it, which is repeated until nothing changes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from engine.vision.boxes import Suppression
 from engine.vision.nms import GREEDY_EXPONENT
 from engine.vision.postprocess import MAX_SCORES
 
-MAX_CANDIDATES = 2048  # of a picture, for the kinds that need a loop: it compares all pairs
+MAX_CANDIDATES = 2048  # per picture, for the kinds with a loop, which compares all pairs
 
 
 @dataclass(frozen=True)
 class Nms:
     """Settings of NMS inside the graph."""
 
-    threshold: float = 0.25  # the lowest score, which must be exceeded
+    threshold: float = 0.25  # scores must exceed it
     suppression: Suppression = field(default_factory=Suppression)
     max_detections: int = 300
 
@@ -46,7 +46,7 @@ class Nms:
 
 @dataclass(frozen=True)
 class Best:
-    """The best boxes of each picture, as names of values; entries that are left over are empty."""
+    """The best boxes of each picture, as names of values; unused entries are empty."""
 
     boxes: str  # (batch, most, 4)
     scores: str  # (batch, most); empty: 0
@@ -78,8 +78,8 @@ def _selected(
 ) -> tuple[str, str, str]:
     """Apply NonMaxSuppression; return scores (batch, found), boxes and classes.
 
-    The node returns the boxes of all pictures in one list. Here every picture has the whole list,
-    with the score -1 for the boxes of the others.
+    The node returns the boxes of all pictures in one list. Here every picture gets the whole list,
+    with the score -1 for the boxes of other pictures.
     """
     limits = (graph.table(np.array([each], np.float32)) for each in (overlap, nms.threshold))
     found = graph.node("NonMaxSuppression", boxes, scores, most, *limits, center_point_box=1)

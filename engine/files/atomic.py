@@ -26,25 +26,24 @@ _NO_HARD_LINKS = {
     errno.EXDEV,
 }
 _UNASKED = "Name another, or pass overwrite=True"
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # a Path has one slash of two
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # a Path turns // into /
 _SLASH = r"/+(?:\./+)*"
 _STREAM = re.compile(
     rf"{_SLASH}dev{_SLASH}(?:stdout|stderr|fd{_SLASH}[0-9]{{1,9}})"
     rf"|{_SLASH}proc{_SLASH}(self|thread-self|[0-9]+)(?:{_SLASH}task{_SLASH}[0-9]+)?"
     rf"{_SLASH}fd{_SLASH}[0-9]{{1,9}}"
 )
-_MAX_LINKS = 40  # as Linux follows them
+_MAX_LINKS = 40  # Linux's limit
 _NUMBERS = {"stdout": 1, "stderr": 2}
 
 
 class NewFile:
     """A file under construction: write `part`; the end of the `with` block renames it to `path`.
 
-    After an error the part is removed. A device, a pipe or a stream, such as /dev/stdout, is
-    written directly, through open().
-    With `overwrite` a symbolic link stays one, and the file that it names is replaced; without
-    `follows_link` a file takes the place of the link.
-    If `path` has appeared meanwhile, `another` supplies the next name to try.
+    After an error the part is removed. A device, a pipe or a stream such as /dev/stdout is written
+    directly; use open(). With `overwrite`, the target of a symbolic link is replaced and the link
+    kept; without `follows_link`, the link itself is replaced. If `path` has been created meanwhile,
+    `another` supplies the next name to try.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class NewFile:
             self._stream = stream_number(path, follows_link=follows_link)
             is_device = self.path.exists() and not self.path.is_file()
             self.is_direct = is_device or self._stream is not None
-        except OSError as error:  # too long, for instance
+        except OSError as error:  # for example, the name is too long
             raise unwritable(self.path, error) from None
         self._target = self.path
         if overwrite and follows_link and self.path.is_symlink():
@@ -77,13 +76,13 @@ class NewFile:
             part_names.remove_abandoned(self._target.parent)
 
     def open(self, mode: str, **options: Any) -> IO[Any]:
-        """Open the part, or what is written directly."""
+        """Open the part, or the device, pipe or stream."""
         if self._stream is None:
             return self.part.open(mode, **options)
         check_stream(self._stream)
         if sys.stdout is not None:
-            sys.stdout.flush()  # what was printed comes first
-        # The name would open a file anew, and empty it: the shell may have asked to add to it.
+            sys.stdout.flush()  # earlier output comes first
+        # Opening by name would truncate a file, to which the shell may want to append.
         return os.fdopen(os.dup(self._stream), mode, **options)
 
     def keep(self) -> None:
@@ -92,7 +91,7 @@ class NewFile:
             return
         try:
             if self._overwrite:
-                with suppress(OSError):  # the target may be missing; its mode stays otherwise
+                with suppress(OSError):  # keep the target's mode, if it exists
                     self.part.chmod(self._target.stat().st_mode & 0o777)
                 self.part.replace(self._target)
             else:
@@ -105,7 +104,7 @@ class NewFile:
             raise unwritable(self.path, error) from None
 
     def _publish(self) -> None:
-        """Rename the part to `path`, or to the next other name, without replacing a file."""
+        """Rename the part to `path`, or to the next free name, without replacing a file."""
         while True:
             try:
                 rename_new(self.part, self.path)
@@ -118,7 +117,7 @@ class NewFile:
 
     def discard(self) -> None:
         if not self.is_direct:
-            with suppress(OSError):  # nothing was written to a read-only file system
+            with suppress(OSError):  # on a read-only file system there is no part
                 self.part.unlink()
 
     def __enter__(self) -> NewFile:
@@ -141,7 +140,7 @@ class NewFile:
 def stream_number(path: str | Path, *, follows_link: bool = True) -> int | None:
     """Return the descriptor of a stream such as /dev/stdout, which may be redirected to a file.
 
-    A link to a stream is one, too: following it to the end would name the file.
+    A link to a stream counts, too: resolving it fully would give the file.
     """
     name = str(path)
     if os.name == "nt":
@@ -151,7 +150,7 @@ def stream_number(path: str | Path, *, follows_link: bool = True) -> int | None:
             return number
         try:
             target = os.readlink(name)  # noqa: PTH115 - of millions of names
-        except (OSError, ValueError):  # no link, or a NUL
+        except (OSError, ValueError):  # not a link, or a NUL in the name
             return None
         folder = os.path.realpath(os.path.dirname(name) or ".")  # noqa: PTH120
         if (number := _number_in(f"{folder}/{os.path.basename(name)}")) is not None:  # noqa: PTH119
@@ -161,7 +160,7 @@ def stream_number(path: str | Path, *, follows_link: bool = True) -> int | None:
 
 
 def _number_in(name: str) -> int | None:
-    """Return the descriptor that a name contains, of this process or shared with another one."""
+    """Return the descriptor in a name like /proc/N/fd/1, if this process has or shares it."""
     found = _STREAM.fullmatch(name)
     if not found:
         return None
@@ -173,7 +172,7 @@ def _number_in(name: str) -> int | None:
 
 
 def _is_shared(name: str, number: int) -> bool:
-    """Return whether a stream of another process, such as the shell, is the same file here."""
+    """Return whether a stream of another process, such as the shell, is the same file as here."""
     try:
         return os.path.samestat(os.stat(name), os.fstat(number))  # noqa: PTH116
     except (OSError, OverflowError):
@@ -181,7 +180,7 @@ def _is_shared(name: str, number: int) -> bool:
 
 
 def is_stdout(path: str | Path) -> bool:
-    """Return whether an output goes to stdout, by `-` or by the name of the stream."""
+    """Return whether an output goes to stdout, as `-` or by the stream's name."""
     return str(path) == "-" or stream_number(path) == _NUMBERS["stdout"]
 
 
@@ -189,7 +188,7 @@ def check_stream(number: int) -> None:
     """Raise an OSError if a descriptor is not open for writing."""
     import fcntl  # not on Windows
 
-    # A stream that was closed when Python started has the number of any other file by now.
+    # If the stream was closed when Python started, its number may belong to any other file.
     if (number, None) in ((1, sys.__stdout__), (2, sys.__stderr__)):
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
@@ -197,7 +196,7 @@ def check_stream(number: int) -> None:
 
 
 def refuse_existing(path: Path) -> None:
-    """Raise the error of NewFile if a file exists that must not be replaced."""
+    """Raise NewFile's error if a file exists that must not be replaced."""
     if os.path.lexists(path):
         raise InputError(f"{shown(str(path))}: exists already. {_UNASKED}")
 
@@ -205,8 +204,8 @@ def refuse_existing(path: Path) -> None:
 def rename_new(source: Path, target: Path) -> None:
     """Rename a file, or raise FileExistsError if `target` exists.
 
-    The target appears complete: a hard link is atomic, and so is a rename on Windows, which never
-    replaces a file. A file system without hard links gets an empty file that is then replaced.
+    The target appears complete: creating a hard link is atomic, and so is a rename on Windows,
+    which never replaces a file. Without hard links, an empty file is created and then replaced.
     """
     if os.name == "nt":
         source.rename(target)
@@ -221,7 +220,7 @@ def rename_new(source: Path, target: Path) -> None:
         target.open("xb").close()
         try:
             source.replace(target)
-        except BaseException:  # an interrupt, too
+        except BaseException:  # including an interrupt
             target.unlink(missing_ok=True)
             raise
         return
@@ -236,7 +235,7 @@ def write_new(
     follows_link: bool = True,
     hint: str = _UNASKED,
 ) -> None:
-    """Write a file that appears under its name only when it is complete."""
+    """Write a file that appears under its name only once it is complete."""
     new = NewFile(path, overwrite=overwrite, follows_link=follows_link, hint=hint)
     with new as file, file.open("wb") as out:
         out.write(content)
@@ -249,7 +248,7 @@ def unwritable(path: str | Path, error: OSError) -> EngineError:
 
 
 def refuse_address(path: str | Path) -> None:
-    """Refuse s3://bucket/x and the like, which would become a folder named s3: on this machine."""
+    """Refuse URLs like s3://bucket/x, which would create a local folder named s3:."""
     if _ADDRESS.match(str(path)):
         problem = (
             "expected a path on this machine, got an address. Only --out of --ray writes to one"

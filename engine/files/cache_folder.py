@@ -1,4 +1,4 @@
-"""The folder of files that can be rebuilt or downloaded again."""
+"""The cache folder, for files that can be rebuilt or downloaded again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ultralytics' .yaml of a data set, which is not read: one line says what to pass."""
+"""Refuse ultralytics' .yaml data sets, saying what to pass instead."""
 
 from __future__ import annotations
 

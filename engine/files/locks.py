@@ -1,4 +1,4 @@
-"""Locks on a file that is written bit by bit, so that two runs do not write it at once."""
+"""Locks on incrementally written files, so that two runs do not write one at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO, Any
 from engine.errors import InputError
 from engine.files.naming import shown
 
-try:  # here, because a file that is open must not wait for an import before it is locked
+try:  # at module level, so that no import delays locking an open file
     import fcntl
 except ImportError:  # Windows, where files that are open for writing cannot be replaced
     fcntl = None  # type: ignore[assignment]
@@ -22,7 +22,7 @@ EXIST = fcntl is not None
 def lock(file: IO[Any], path: Path) -> None:
     """Lock an open file until it is closed; raise InputError if another run has locked it.
 
-    If another run has replaced the file since it was opened, that one counts as busy, too.
+    If another run has replaced the file since it was opened, it counts as locked, too.
     """
     try:
         _flock(file, waits=False)
@@ -37,7 +37,7 @@ def lock(file: IO[Any], path: Path) -> None:
 
 @contextmanager
 def held(file: IO[Any]) -> Iterator[None]:
-    """Lock an open file for a moment, after another process that holds the lock."""
+    """Lock an open file briefly, waiting for another process that holds the lock."""
     _flock(file, waits=True)
     try:
         yield

@@ -7,31 +7,31 @@ import re
 from pathlib import Path, PurePath
 
 _MAX_LENGTH = 200
-_MAX_BYTES = 120  # as file systems count bytes; leaves room for a number and an extension
-_BYTE = re.compile(r"\\u(dc[89a-f][0-9a-f])")  # that is not UTF-8
-# The user and the password of an address, also of one whose password has a / or another character
-# that is to be encoded: what should be its port is no number then.
+_MAX_BYTES = 120  # bytes, as in file systems; leaves room for a number and an extension
+_BYTE = re.compile(r"\\u(dc[89a-f][0-9a-f])")  # an escaped byte that is not UTF-8
+# The user and the password of a URL, even if the password has an unencoded / or similar character:
+# then the text in the place of the port is not a number.
 _USER = r"(?:[^/?#]*@|(?!\[)[^/?#@:]*:(?!\d+[/?#])[^/?#@]*[/?#].*@)"
 _LOGIN = re.compile(f"(?<=://){_USER}", re.DOTALL)
-_LOGIN_IN_TEXT = re.compile(rf"(?<=\w\w:/)(/*){_USER}", re.DOTALL)  # a Path has one slash of two
+_LOGIN_IN_TEXT = re.compile(rf"(?<=\w\w:/)(/*){_USER}", re.DOTALL)  # a Path turns // into /
 _WORD = re.compile(r"\S+")
 _NUMBER = re.compile(r"-[0-9]+$")
 
 
 def without_login(name: str) -> str:
-    """Leave the user and the password out of an address."""
-    end = name.rfind("@") + 1  # searched up to there, so that a long text takes linear time
+    """Remove the user and the password from a URL."""
+    end = name.rfind("@") + 1  # limits the search, so that a long text takes linear time
     return _LOGIN.sub("", name[:end]) + name[end:] if end and "://" in name else name
 
 
 def without_logins(text: str) -> str:
-    """Leave users and passwords out of the addresses in a message."""
+    """Remove users and passwords from the URLs in a message."""
     return _WORD.sub(_word_without_login, text) if "@" in text and ":/" in text else text
 
 
 def _word_without_login(found: re.Match[str]) -> str:
     word = found[0]
-    end = word.rfind("@") + 1  # searched up to there, so that a long word takes linear time
+    end = word.rfind("@") + 1  # limits the search, so that a long word takes linear time
     return _LOGIN_IN_TEXT.sub(r"\1", word[:end]) + word[end:]
 
 
@@ -45,22 +45,22 @@ def printable(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a name as printable() does, and leave a login out of an address."""
+    """Return a name as printable() does, without the login of a URL."""
     return printable(without_login(text))
 
 
 def escaped_bytes(text: str) -> str:
-    """Escape undecodable bytes alone, so that the text is valid UTF-8."""
+    """Escape only undecodable bytes, so that the text is valid UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def unescaped_bytes(text: str) -> str:
-    """Return the name of a file that escaped_bytes() has written as text."""
+    """Undo escaped_bytes(): return the name of the file."""
     return _BYTE.sub(lambda found: chr(int(found[1], 16)), text)
 
 
 def shown(name: str | Path) -> str:
-    """Return a name for a message: printable, without a password, and shortened in the middle."""
+    """Return a name for a message: printable, without a login, and shortened in the middle."""
     return _cut_in_middle(escaped(str(name)))
 
 
@@ -87,7 +87,7 @@ def name_and_size(path: str | None, size: tuple[int, int]) -> str:
 
 
 def folder_name_of(label: str) -> str:
-    """Turn any label into a valid name of a folder."""
+    """Convert any label to a valid folder name."""
     name = "".join(each if each.isalnum() or each in " -_.,()'" else "_" for each in label)
     return shortened(name.strip(" .")) or "_"
 
@@ -101,12 +101,12 @@ def crop_stem(stem: str, number: int) -> str:
 
 
 def without_crop_number(name: str) -> str:
-    """Return x for x-2, which may be the second crop of x, and x for x."""
+    """Return x both for x-2, which may be the second crop of x, and for x."""
     return _NUMBER.sub("", name)
 
 
 def stem_and_suffix(path: str) -> tuple[str, str]:
-    """Return what pathlib calls stem and suffix, four times as fast: a run asks for millions."""
+    """Return pathlib's stem and suffix four times as fast, as a run needs millions."""
     name = os.path.basename(path)  # noqa: PTH119
     if name in ("", ".", ".."):
         name = PurePath(path).name
@@ -115,7 +115,7 @@ def stem_and_suffix(path: str) -> tuple[str, str]:
 
 
 def shortened(name: str, most: int = _MAX_BYTES) -> str:
-    """Cut a name that is too long for a file, to at most `most` bytes."""
+    """Shorten a name that is too long for a file to at most `most` bytes."""
     name = name[:most]
     while len(os.fsencode(name)) > most:
         name = name[:-1]

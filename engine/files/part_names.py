@@ -1,4 +1,4 @@
-"""Names of unfinished files, which tell whether the process that writes them is gone."""
+"""Names of unfinished files, which identify the process that writes them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from uuid import uuid4
 
 _NAME = re.compile(r"\.(?P<system>[0-9a-f]{8})-(?P<process>\d{1,10})-[0-9a-f]{32}\.part")
-_IDLE_SECONDS = 24 * 3600  # a file of another system without a write for so long is abandoned
+_IDLE_SECONDS = 24 * 3600  # after which another system's unchanged file is abandoned
 
 
 def make() -> str:
-    """Return a new name; it is unique even among containers that share process numbers."""
+    """Return a new name, unique even among containers with the same process ids."""
     return f".{_system()}-{os.getpid()}-{uuid4().hex}.part"
 
 
 @lru_cache(maxsize=1024)
 def remove_abandoned(folder: Path) -> None:
-    """Remove unfinished files of processes that are gone, once for each folder."""
+    """Remove unfinished files of dead processes, once for each folder."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             match = _NAME.fullmatch(entry.name)
@@ -40,20 +40,20 @@ def _is_abandoned(match: re.Match[str], written: float) -> bool:
 
 
 def _is_alive(process: int) -> bool:
-    if os.name == "nt":  # there, os.kill() would end the process
+    if os.name == "nt":  # where os.kill() would end the process
         return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # it belongs to somebody else
+    except (OSError, OverflowError):  # it belongs to another user
         return True
     return True
 
 
 @lru_cache(maxsize=1)
 def _system() -> str:
-    """Return a name for the set of processes that share our process numbers."""
+    """Return a name for the process-id namespace of this process."""
     facts = [platform.node()]
     with suppress(OSError):
         facts.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii"))

@@ -1,4 +1,4 @@
-"""Paths that identify a file, whatever the current folder and however it is named."""
+"""Paths that identify a file regardless of the current folder and of links."""
 
 from __future__ import annotations
 

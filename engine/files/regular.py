@@ -14,7 +14,7 @@ from engine.files.naming import shown
 
 
 def open_regular(path: str | Path, error: type[EngineError]) -> BinaryIO:
-    """Open a regular file for reading; refuse folders, pipes, sockets and devices unopened."""
+    """Open a regular file for reading; refuse folders, pipes, sockets and devices."""
     name = shown(path)
     try:
         # A pipe without a writer would block: check first, and open without waiting.
@@ -35,16 +35,16 @@ def open_regular(path: str | Path, error: type[EngineError]) -> BinaryIO:
 
 
 def open_without_waiting(path: str | bytes | Path) -> BinaryIO:
-    """Open a file for reading; where it has no content yet, reading is an OSError.
+    """Open a file for reading without blocking: reading raises OSError if there is no content yet.
 
-    Some files of /proc are regular files by their kind, but reading waits for an event.
+    Some files in /proc count as regular, but reading them waits for an event.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
     return cast(BinaryIO, io.BufferedReader(_NeverWaiting(descriptor)))
 
 
 def read_at_once(path: str, size: int) -> bytes:
-    """Return at most `size` bytes of a file, by one call that does not wait."""
+    """Return at most `size` bytes of a file with a single call that does not block."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
     try:
         return os.read(descriptor, size)
@@ -73,7 +73,7 @@ def read_bytes(path: str | Path, error: type[EngineError], *, limit: int) -> byt
     with open_regular(path, error) as file:
         try:
             size = os.fstat(file.fileno()).st_size
-            # read() allocates its argument up front; files of /proc report a size of 0
+            # read() allocates its argument up front; files in /proc report a size of 0
             data = file.read(min(size, limit) + 1) if size else _read_up_to(limit + 1, file)
         except OSError as failure:
             reason = failure.strerror or failure

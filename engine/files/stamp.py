@@ -1,4 +1,4 @@
-"""The size, time and inode of a file, by which to notice that it has changed."""
+"""The size, time and inode of a file, used to detect changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Stamp(NamedTuple):
-    """Differs between two files, and between two contents of one file."""
+    """A stamp that differs between two files, and between two contents of one file."""
 
     size: int
     modified: int  # in nanoseconds
@@ -15,13 +15,13 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, about: os.stat_result) -> Stamp:
-        """Return the stamp of a file that is read after this, so that a later change is noticed."""
+        """Return the stamp of a file, taken before reading so that later changes are detected."""
         return cls(about.st_size, about.st_mtime_ns, about.st_ino)
 
 
-NO_FILE = Stamp(-1, 0, 0)  # of a picture that has a name, but was not read from that path
+NO_FILE = Stamp(-1, 0, 0)  # for a picture with a name that was not read from that path
 
 
 def is_of_file(stamp: Stamp | None) -> bool:
-    """Return whether something was read from the file that its path names."""
+    """Return whether the stamp belongs to a file, so that its path can be read again."""
     return stamp is not None and stamp != NO_FILE

@@ -31,12 +31,12 @@ def walk(
         waiting += [each for each in paths if not (os.path.islink(each) or _is_junction(each))]  # noqa: PTH114
 
 
-# Windows; Python has it since 3.12
+# for Windows; exists since Python 3.12
 _is_junction: Callable[[str], bool] = getattr(os.path, "isjunction", lambda path: False)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # as for os.walk(), such an entry is no folder
+    except OSError:  # not a folder, as in os.walk()
         return False

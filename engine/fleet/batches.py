@@ -12,10 +12,10 @@ from engine.fleet.lazy_pictures import open_lazily
 from engine.inputs import Wanted
 from engine.sources.archive import NamedBytes
 
-# Ray's columns for file contents, decoded pictures, the files of WebDataset by their extension,
-# file names and plain items
+# Ray's columns for file contents, decoded pictures, WebDataset's files by extension, file names and
+# plain items
 COLUMNS = ("bytes", "image", "jpg", "jpeg", "png", "webp", "path", "item")
-_NAMES = ("path", "__key__")  # of pictures; the second one is WebDataset's
+_NAMES = ("path", "__key__")  # columns of picture names; the second is WebDataset's
 
 
 def extract_pictures(batch: Any, column: str | None = None) -> list[tuple[str | None, Wanted]]:

@@ -23,7 +23,7 @@ class Detect:
         )
 
     `column` holds the pictures: bytes, arrays, paths or URLs; see batches.COLUMNS for the default.
-    All other columns of a batch are kept; one with the name of a result is called `input_…`. A
+    All other columns of a batch are kept; one with the name of a result column becomes `input_…`. A
     picture that cannot be read becomes a row with its error. The options are those of
     engine.load(); the device and the threads are those that Ray assigned to the actor.
     """
@@ -61,7 +61,7 @@ class Detect:
 
 
 class Classify(Detect):
-    """The same for a classifier: tables with the columns of rows.SCHEMA_OF_CLASSES."""
+    """A Detect for classifiers: tables have the columns of rows.SCHEMA_OF_CLASSES."""
 
     _task = "classifier"
 

@@ -36,7 +36,7 @@ __all__ = ["LOCAL", "DetectionRun", "WorkerResources", "ray_session"]
 
 VERSION = 1
 
-_LONGEST_VALUE = 300  # in a message
+_LONGEST_VALUE = 300  # characters in a message
 _READER_THREADS = 16  # for finished shards, whose storage may have a high latency
 
 
@@ -44,7 +44,8 @@ _READER_THREADS = 16  # for finished shards, whose storage may have a high laten
 class DetectionRun:
     """A folder of shards, all of them planned and some of them finished.
 
-    `problems` say why sources could not be listed; they are not planned, so a later run tries them.
+    `problems` say why sources could not be listed; these are not planned, so a later run retries
+    them.
     """
 
     files: ShardFiles
@@ -142,7 +143,7 @@ class DetectionRun:
         return cls._planned(folder, parameters, entries, size, plan)
 
     def finished_shards(self) -> dict[int, Tally]:
-        """Return the counts of the shards that are there; a damaged one is not."""
+        """Return the counts of the existing shards, without damaged ones."""
         existing = self.files.folder.names()
         plan = shard_plan.ShardPlan(self.files.folder)
         found = [each for each in range(self.shards) if self.files.name(each) in existing]
@@ -167,7 +168,7 @@ class DetectionRun:
         tasks = [{"shard": each} for each in shards]
         if not tasks:
             return
-        model_ref = ray.put(model)  # kept alive until the end, because replaced workers fetch it
+        model_ref = ray.put(model)  # kept alive until the end for replacement workers
         arguments = {
             "model": model_ref,
             "out": self.files.folder.name,
@@ -201,17 +202,17 @@ def _without_problems(entries: Iterable[Entry], problems: list[str]) -> Iterator
 
 
 def _difference(*values: Any) -> list[str]:
-    """Return two values as text; of two lists, in which names may be long, what differs first."""
+    """Return two values as text; for lists, which may be long, only the first difference."""
     if all(isinstance(each, list) for each in values):
         counts = [f"({len(each)} in all)" for each in values]
         values = next(pair for pair in zip_longest(*values) if pair[0] != pair[1])
-        if None in values:  # one list begins as the other
+        if None in values:  # one list is a prefix of the other
             return counts
     return [json.dumps(each)[:_LONGEST_VALUE] for each in values]
 
 
 def _from_anywhere(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the sources absolute: in another working directory a name is that of other pictures."""
+    """Make the sources absolute: relative names depend on the working directory."""
     sources = parameters.get("sources")
     if not isinstance(sources, list):
         return {**parameters}
@@ -219,7 +220,7 @@ def _from_anywhere(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _relative_sources(parameters: Mapping[str, Any]) -> list[str]:
-    """Return the sources that an earlier version kept as they were typed, in an unknown folder."""
+    """Return the relative sources, which an earlier version kept without their folder."""
     sources = parameters.get("sources")
     names = map(str, sources) if isinstance(sources, list) else ()
     return [each for each in names if absolute(each) != each and not _is_absolute(each)]
@@ -230,7 +231,7 @@ def _is_absolute(source: str) -> bool:
 
 
 def _as_named_now(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the earlier parameters, whose relative sources get the present names that fit."""
+    """Return the earlier parameters, replacing relative sources by matching current names."""
     sources, present = earlier.get("sources"), now.get("sources")
     if not (isinstance(sources, list) and isinstance(present, list)):
         return {**earlier}
@@ -250,7 +251,7 @@ def _as_named_now(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> dict[st
 def _of_the_same_pictures(
     entries: Iterable[Entry], plan: shard_plan.ShardPlan, folder: Folder, typed: Sequence[str]
 ) -> Iterator[Entry]:
-    """Return the entries; refuse them if the relative names stand for other pictures by now."""
+    """Return the entries; refuse them if relative names now refer to other pictures."""
     planned = {each.name for shard in range(plan.shards) for each in plan.entries(shard)}
     listed = []
     remaining = iter(entries)
@@ -269,7 +270,7 @@ def _files(folder: Folder, parameters: Mapping[str, Any]) -> ShardFiles:
 
 
 def _about(folder: Folder) -> dict[str, Any] | None:
-    """Return what run.json says, or None if it is not that of a run."""
+    """Return the content of run.json, or None if it does not belong to a run."""
     try:
         about = json.loads(folder.read(RUN))
     except ValueError:
@@ -279,10 +280,10 @@ def _about(folder: Folder) -> dict[str, Any] | None:
 
 
 def _files_to_delete(folder: Folder, existing: Set[str]) -> list[str]:
-    """Return the results of the run in a folder and then its run.json, in this order.
+    """Return the result files of the run in a folder, followed by its run.json.
 
-    Until run.json is gone the old run can be resumed, and no run gets the plan of another one.
-    Files of others that have a name of a run are refused, because they would be replaced or taken
+    As long as run.json exists the old run can be resumed, so no run gets the plan of another one.
+    Foreign files with the name of a run's file are refused, because they would be replaced or taken
     for results.
     """
     about = _about(folder) if RUN in existing else None

@@ -1,4 +1,4 @@
-"""List the pictures that names stand for, also in Parquet files and in object stores."""
+"""List the pictures that names stand for, including those in Parquet files and object stores."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from engine.sources.media import Media, MediaKind
 from engine.vision.extensions import is_picture
 
 _TABLES = (".parquet", ".pq")
-_CONTAINERS = (*_TABLES, archive.SUFFIX)  # of many pictures
+_CONTAINERS = (*_TABLES, archive.SUFFIX)  # files that hold many pictures
 _ROWS_PER_READ = 16
-RUN, PLAN = "run.json", "pictures.parquet"  # of a folder of results, whose tables hold no pictures
+RUN, PLAN = "run.json", "pictures.parquet"  # mark a folder of results, which has no pictures
 
 
 class Entry(NamedTuple):
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 
 def absolute(source: str) -> str:
-    """Return the name of a source from any working directory; stdin and addresses have one."""
+    """Return a source name that works in any working directory, as stdin and URLs already do."""
     source = media.without_file_scheme(source)
     if source == STDIN or "://" in source:
         return source
@@ -57,8 +57,8 @@ def list_entries(
 ) -> Iterator[Entry]:
     """Yield the pictures that the names stand for, in order; those of `stdin` replace `-`.
 
-    A folder stands for its pictures and its Parquet files. Its .tar files are left out, as without
-    a cluster. File names become absolute, because workers open them from other working directories.
+    A folder stands for its pictures and its Parquet files. Its .tar files are skipped, as without a
+    cluster. File names become absolute, because workers have other working directories.
     """
     for name in names:
         if storage.is_remote(name):
@@ -91,7 +91,7 @@ def read_entry(entry: Entry) -> Iterator[tuple[str, Wanted]]:
 
 
 def _is_missing(name: str) -> bool:
-    """Return whether a name is that of a folder or a file of pictures which is not there."""
+    """Return whether a name refers to a missing folder or file of pictures."""
     is_special = name == STDIN or media.is_url(name) or glob.has_magic(name)
     return not (is_special or media.media_of(name).has_frames or os.path.lexists(name))
 
@@ -149,7 +149,7 @@ def _list_store(name: str, *, recursive: bool) -> Iterator[Entry]:
 
 
 def _list_pattern(name: str, *, recursive: bool) -> Iterator[Entry]:
-    """List the matching files; with `recursive`, or if only folders match, also what they hold.
+    """List the matching files; with `recursive`, or if only folders match, also their contents.
 
     The rules are those of a pattern on a disk.
     """
@@ -157,7 +157,7 @@ def _list_pattern(name: str, *, recursive: bool) -> Iterator[Entry]:
     top = storage.locate(folder)[1]
     names: list[str] = []
     is_of_folders = pattern.endswith("/")
-    folders = [top] if is_of_folders and patterns.fits("", pattern) else []  # of **/
+    folders = [top] if is_of_folders and patterns.fits("", pattern) else []  # for **/
     for each in _found_in(folder, recursive=patterns.goes_deeper(pattern)):
         below = each.path.removeprefix(top).strip("/")
         end = "/" * (is_of_folders and not each.is_file)
@@ -263,7 +263,7 @@ def _read_rows(entry: Entry, row_group: int) -> Iterator[tuple[str, Wanted]]:
 
 
 def _read_row(value: object, path: object, number: str, table: str) -> tuple[str, Wanted]:
-    """Return the name of a row's picture, which is its path or else its number, and the picture."""
+    """Return the name of a row's picture (its path, or else its number) and the picture."""
     if isinstance(value, str):
         value = storage.resolve(table, value)
         return value, open_lazily(value)

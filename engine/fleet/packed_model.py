@@ -28,7 +28,7 @@ class PackedModel:
 
     files: Mapping[str, bytes]  # by their names relative to the .cfg
     labels: Sequence[str]
-    options: Mapping[str, Any]  # of engine.load()
+    options: Mapping[str, Any]  # for engine.load()
     task: str = "detector"
 
     @classmethod

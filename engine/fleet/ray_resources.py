@@ -25,7 +25,7 @@ def load(
     threads: int | None = None,
     **options: Any,
 ) -> Detector:
-    """Call engine.load() with the GPUs and as many threads as the CPUs that Ray assigned.
+    """Call engine.load() with the GPUs that Ray assigned, and one thread per assigned CPU.
 
     Outside of a Ray worker the arguments are passed on unchanged. Only networks for the task are
     accepted.
@@ -74,7 +74,7 @@ def assigned_cpus() -> int:
 
 
 def warn_if_no_cpu_is_left() -> None:
-    """Warn that tasks which feed this worker may wait forever, because it has all CPUs."""
+    """Warn that tasks that feed this worker may wait forever, because it has all CPUs."""
     import ray
 
     if not _is_worker():

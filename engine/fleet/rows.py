@@ -23,12 +23,12 @@ SCHEMA = pa.schema(
         "scores": pa.list_(pa.float32()),
         "class_ids": pa.list_(pa.int64()),
         "labels": pa.list_(pa.string()),
-        "error": pa.string(),  # reason for having no result
+        "error": pa.string(),  # why there is no result
     }
 )
 
 
-# More columns of detectors that read codes: null for a box that says nothing.
+# Extra columns of detectors that read codes: null for a box whose code was not read.
 CODE_SCHEMA = pa.schema(
     {
         "texts": pa.list_(pa.string()),
@@ -110,7 +110,7 @@ def without_missing_codes(found: pa.Table) -> pa.Table:
 def table_of_classes(
     paths: Sequence[str | None], outcomes: Sequence[Classification | ImageError]
 ) -> pa.Table:
-    """Return a table with a row for each picture, for a classifier."""
+    """Return a classifier's table with a row for each picture."""
     rows: list[dict[str, object]] = []
     for path, outcome in zip(paths, outcomes, strict=True):
         row: dict[str, object] = {"path": path if path is None else escaped_bytes(path)}
@@ -156,6 +156,6 @@ def _finite(value: object) -> object:
         return {name: _finite(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_finite(each) for each in value]
-    if isinstance(value, float):  # the shortest text that stands for this float32
+    if isinstance(value, float):  # the shortest text for this float32
         return serialize.json_number(float(str(np.float32(value))))
     return value

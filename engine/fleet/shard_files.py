@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Format = Literal["parquet", "jsonl"]
 FORMATS = ("parquet", "jsonl")
 _SHARD_NAME = re.compile(rf"shard-\d{{6,}}\.(?:{'|'.join(FORMATS)})")
-MAX_PROBLEMS = 20  # of a shard, that its result lists
+MAX_PROBLEMS = 20  # listed in a shard's result
 
 _log = logging.getLogger("engine")
 
@@ -45,7 +45,7 @@ class ShardResult(NamedTuple):
     failed_pictures: int
     error: str | None = None
     message: str | None = None
-    problems: tuple[str, ...] = ()  # the first reasons for failed pictures
+    problems: tuple[str, ...] = ()  # the first errors of pictures
 
     @property
     def tally(self) -> Tally:
@@ -81,13 +81,13 @@ class ShardFiles:
         self.folder.write(self.name(shard), content)
 
     def read_if_whole(self, shard: int, pictures: int) -> pa.Table | None:
-        """Return the table of a shard; a damaged one is told and counts as missing."""
+        """Return the table of a shard; log a damaged one, which counts as missing."""
         try:
             table = self.read(shard)
             if rows.are_whole(table, pictures):
                 return table
             problem = f"its columns or its {pictures} rows are not all there"
-        except (OSError, pa.ArrowException) as error:  # PyArrow has both for damaged files
+        except (OSError, pa.ArrowException) as error:  # PyArrow raises either for damaged files
             problem = reason(error)
         where = f"{shown(self.folder.name)}: {self.name(shard)}"
         _log.warning("%s: is damaged, and is made again: %s", where, problem)
@@ -100,7 +100,7 @@ class ShardFiles:
             # One block for the whole file, because a row must not be longer than a block.
             reading = pyarrow.json.ReadOptions(block_size=file.size() + 1)
             schema = rows.SCHEMA_OF_CLASSES
-            if self.task == "detector":  # a schema that is guessed moves nulls inside a list
+            if self.task == "detector":  # with an inferred schema, nulls would move inside lists
                 schema = pa.schema([*rows.SCHEMA, *rows.CODE_SCHEMA])
             parsing = pyarrow.json.ParseOptions(explicit_schema=schema)
             table = pyarrow.json.read_json(file, reading, parsing)
@@ -110,8 +110,8 @@ class ShardFiles:
 class ShardWorker:
     """A class for map_batches: shard numbers become shard results.
 
-    Engine errors are part of the result, because Ray wraps exceptions into pages of text. An error
-    of the constructor is reported by the first call.
+    Engine errors are part of the result, because Ray wraps exceptions in pages of text. An error in
+    the constructor is reported by the first call.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ def detect_again(
         return detect(detector, entries, workers=workers)
     failed = [number for number, each in enumerate(found["error"].to_pylist()) if each is not None]
     again = detect(detector, entries, workers=workers, only=frozenset(failed))
-    if len(again) != len(failed):  # a file of many pictures has fewer now
+    if len(again) != len(failed):  # a file of many pictures has become smaller
         return detect(detector, entries, workers=workers)
     place_of = {number: len(found) + place for place, number in enumerate(failed)}
     both = pa.concat_tables([found, again], promote_options="default")

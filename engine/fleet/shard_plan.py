@@ -20,10 +20,10 @@ from engine.files.naming import shown
 from engine.fleet.listing import PLAN, Entry
 from engine.fleet.storage import Folder
 
-_SHARDS = 100  # unless that makes shards too small or too large
+_SHARDS = 100  # unless shards would be too small or too large
 _MIN_PICTURES = 32
 _MAX_PICTURES = 1000
-_KEY_BYTES = 16  # so that among a billion entries two are alike once in 10**20 plans
+_KEY_BYTES = 16  # a collision among a billion entries occurs once in 10**20 plans
 
 _SCHEMA = pa.schema(
     {
@@ -38,7 +38,7 @@ _SCHEMA = pa.schema(
 
 
 class NewPlan(NamedTuple):
-    """A plan that is not written yet, and the numbers of its shards and pictures."""
+    """A plan that is not yet written, and its numbers of shards and pictures."""
 
     content: bytes
     shards: int
@@ -50,7 +50,7 @@ def make(
 ) -> NewPlan:
     """Plan the entries, each once.
 
-    A shard has about `size` pictures. The shards of the plan `before` come first and keep theirs.
+    A shard has about `size` pictures. The shards of the plan `before` come first, unchanged.
     """
     shards = pictures = 0
     content = io.BytesIO()
@@ -67,7 +67,7 @@ def is_one(folder: Folder) -> bool:
     """Return whether the file with a plan's name is a plan, and not a user's table of pictures."""
     try:
         names = pyarrow.parquet.ParquetFile(folder.open(PLAN)).schema_arrow.names
-    except (OSError, pa.ArrowException):  # PyArrow has both for damaged files
+    except (OSError, pa.ArrowException):  # PyArrow raises either for damaged files
         return False
     return names in (_SCHEMA.names, _SCHEMA.names[:-1])  # earlier versions had no offsets
 
@@ -89,7 +89,7 @@ class ShardPlan:
                 os.fsdecode(row["name"]),
                 *(row["pictures"], row["row_group"], row["first"]),
                 problem=None if row["problem"] is None else os.fsdecode(row["problem"]),
-                offset=row.get("offset"),  # which plans of earlier versions lack
+                offset=row.get("offset"),  # missing in plans of earlier versions
             )
             for row in rows
         ]
@@ -100,7 +100,7 @@ def _shards_of(plan: ShardPlan | None) -> Iterator[list[Entry]]:
 
 
 def _unplanned(entries: Iterable[Entry], planned: dict[bytes, int]) -> Iterator[Entry]:
-    """Yield and note the entries that no plan has yet; refuse files whose parts have changed."""
+    """Yield and record the entries that are not yet planned; refuse files whose parts changed."""
     for entry in entries:
         key = _key_of(entry)
         pictures = planned.setdefault(key, -1)
@@ -113,7 +113,7 @@ def _unplanned(entries: Iterable[Entry], planned: dict[bytes, int]) -> Iterator[
 
 
 def _key_of(entry: Entry) -> bytes:
-    """Return a digest of what an entry names, because the names take several times the memory."""
+    """Return a digest of an entry's name, because names take several times the memory."""
     where = f"{entry.row_group} {entry.offset} ".encode()
     return blake2b(where + os.fsencode(entry.name), digest_size=_KEY_BYTES).digest()
 

@@ -24,7 +24,7 @@ _ATOMIC_STORES = ("s3", "gcs", "abfs")
 
 
 def is_remote(name: str) -> bool:
-    """Return whether `name` lies in a store; URLs of cameras and web servers do not."""
+    """Return whether `name` is in a store, unlike URLs of cameras and web servers."""
     return "://" in name and not media.is_url(name)
 
 
@@ -40,7 +40,7 @@ def locate(name: str) -> tuple[pyarrow.fs.FileSystem, str]:
 
 
 def resolve(name: str, other: str) -> str:
-    """Return the name `other` as seen from the file `name`: relative to its folder."""
+    """Return `other` resolved relative to the folder of the file `name`."""
     if media.is_url(other) or is_remote(other) or other.startswith("/"):
         return other
     bare, options = split_options(name)
@@ -48,13 +48,13 @@ def resolve(name: str, other: str) -> str:
 
 
 def join(folder: str, path: str) -> str:
-    """Return the name of the file that the file system of `folder` lists as `path`."""
+    """Return the full name of the file that the file system of `folder` lists as `path`."""
     bare, options = split_options(folder)
     return f"{bare.rstrip('/')}{path.removeprefix(locate(folder)[1])}{options}"
 
 
 def has_pattern(name: str) -> bool:
-    """Return whether a part of a store's name after its host has a wildcard."""
+    """Return whether a store's name has a wildcard after its host."""
     return glob.has_magic("/".join(_parts_of(name)[3:]))
 
 
@@ -66,12 +66,12 @@ def split_pattern(name: str) -> tuple[str, str]:
 
 
 def _parts_of(name: str) -> list[str]:
-    """Return the scheme, nothing, the host and the parts of the path."""
+    """Return the scheme, an empty string, the host and the parts of the path."""
     return split_options(name)[0].split("/")
 
 
 def reason(error: Exception) -> str:
-    """Return the message of PyArrow on one line."""
+    """Return PyArrow's message on one line."""
     if isinstance(error, OSError) and error.strerror:
         return str(error.strerror)
     return line_of(error)
@@ -89,7 +89,7 @@ class Folder:
             self._files, self._path = locate(name)
 
     def names(self) -> set[str]:
-        """Return the names of all files but hidden ones, which may be incomplete."""
+        """Return the names of all files except hidden ones, which may be incomplete."""
         selector = pyarrow.fs.FileSelector(self._path, allow_not_found=True)
         with self._translate_errors("read"):
             found = self._files.get_file_info(selector)
@@ -110,7 +110,7 @@ class Folder:
             return content
 
     def write(self, name: str, content: bytes | pa.Buffer) -> None:
-        """Write a file atomically; on a disk, remove what killed workers have left."""
+        """Write a file atomically; on a disk, remove unfinished files of killed workers."""
         is_atomic = self._files.type_name in _ATOMIC_STORES
         part = name if is_atomic else part_names.make()
         with self._translate_errors("written"):

@@ -7,9 +7,9 @@
 
 The input `picture` takes encoded pictures, one or several in a request; Triton's dynamic batcher
 joins those of many clients into batches of up to `batch`. The outputs for each picture are `count`
-and that number of `boxes` (left, top, right, bottom in pixels), `scores`, `class_ids` and `labels`,
-padded to the largest count of the request, which is at least 1. `error` is the reason for having no
-result, or empty.
+and as many `boxes` (left, top, right, bottom in pixels), `scores`, `class_ids` and `labels`, padded
+to the largest count of the request, but at least 1. `error` says why there is no result, or is
+empty.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ INPUT = "picture"
 def server(detector: Detector, *, name: str = "engine", wait_ms: float = 5.0, **config: Any) -> Any:
     """Return a pytriton.triton.Triton that serves the detector as the model `name`.
 
-    `wait_ms` is how long Triton waits for more pictures of a batch, at most. `config` holds the
-    options of PyTriton's TritonConfig (http_port, allow_grpc, …); by default the server listens on
-    the loopback interface only.
+    `wait_ms` is the maximum time that Triton waits for more pictures for a batch. `config` holds
+    the options of PyTriton's TritonConfig (http_port, allow_grpc, …); by default the server listens
+    on the loopback interface only.
     """
     if detector.task != "detector":
         raise InputError("triton: expected a detector, got another network")
@@ -80,7 +80,7 @@ def infer(detector: Detector, requests: Sequence[Any]) -> list[dict[str, Array]]
 
 
 def _find_libpython() -> None:
-    """Make Triton's process load the libpython of this interpreter instead of a system-wide one."""
+    """Make Triton's process load this interpreter's libpython instead of a system-wide one."""
     folder, search_path = sysconfig.get_config_var("LIBDIR"), os.environ.get("LD_LIBRARY_PATH", "")
     if folder and folder not in search_path.split(os.pathsep):
         os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [folder, search_path]))

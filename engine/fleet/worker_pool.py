@@ -32,9 +32,9 @@ _OBJECT_STORE_BYTES = 128 << 20  # for task results, which are small; the model 
 class WorkerResources:
     """The resources of a worker and the bounds on the number of workers.
 
-    A worker on a GPU uses `threads` CPUs as well, to decode pictures. Without `max_workers` all
-    that fit are started. `autoscales` means that Ray may add machines: then workers that do not fit
-    yet are not an error.
+    A worker on a GPU also uses `threads` CPUs, to decode pictures. Without `max_workers`, as many
+    as fit are started. `autoscales` means that Ray may add machines, so workers that do not fit yet
+    are not an error.
     """
 
     device: str = "auto"
@@ -67,7 +67,7 @@ def ray_session(address: str = LOCAL, *, model_bytes: int = 0) -> Iterator[None]
         "object_store_memory": _OBJECT_STORE_BYTES + 2 * model_bytes,
         "include_dashboard": False,
     }
-    # The workers of a local Ray import this engine from any working directory.
+    # Workers of a local Ray must find this engine from any working directory.
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     variables = {"PYTHONPATH": paths, "RAY_USAGE_STATS_ENABLED": "0"}
@@ -164,7 +164,7 @@ def _describe(error: Exception) -> str:
 
 @contextmanager
 def _own_sigterm_handler() -> Iterator[None]:
-    """Put back the handler that Ray replaces by one that prints a stack trace and exits with 15."""
+    """Restore the handler that Ray replaces by one that prints a stack trace and exits with 15."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -194,7 +194,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Ray Data's messages from the terminal; its log files contain them, too."""
+    """Keep Ray Data's messages off the terminal; they are in its log files as well."""
     consoles = [
         each
         for each in logging.getLogger("ray.data").handlers

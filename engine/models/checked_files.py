@@ -1,4 +1,4 @@
-"""Files whose hashes were compared: a file that has not changed since is not read again."""
+"""A record of verified files: a file that has not changed since is not hashed again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE = "checked.json"
 
 
 def entry_of(path: Path, hashes: Mapping[str, str]) -> dict[str, Any]:
-    """Return what record() is to write if the file, as it is now, has these hashes."""
+    """Return the entry for record() that gives the file, as it is now, these hashes."""
     found = path.stat()
     return {"bytes": found.st_size, "mtime_ns": found.st_mtime_ns, "hashes": dict(hashes)}
 
@@ -25,18 +25,18 @@ def is_recorded(path: Path, entry: dict[str, Any]) -> bool:
 
 
 def record(path: Path, entry: dict[str, Any]) -> None:
-    """Record the file; in a folder that cannot be written it is read again next time."""
+    """Record the file; in a read-only folder nothing is recorded."""
     _write(path, entry)
 
 
 def forget(path: Path) -> None:
-    """Remove what was recorded of a file, because it has other hashes by now."""
+    """Remove the record of a file whose hashes have changed."""
     _write(path, None)
 
 
 def _write(path: Path, entry: dict[str, Any] | None) -> None:
     folder = path.parent
-    # The folder may be read-only. A lock of others is not waited for: a record only saves time.
+    # The folder may be read-only. A held lock is not waited for: a record only saves time.
     with suppress(OSError), file_lock.hold_if_free(folder / f"{FILE}.lock") as is_held:
         if not is_held:
             return
@@ -53,7 +53,7 @@ def _write(path: Path, entry: dict[str, Any] | None) -> None:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """Return what was recorded; a damaged record costs no more than reading the files again."""
+    """Return the record, or an empty one if it is damaged, which only costs time."""
     try:
         entries = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

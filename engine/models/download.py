@@ -41,14 +41,14 @@ class ExpectedFile:
     """The sizes that a download may have and the hashes that it must have."""
 
     sizes: tuple[int, ...]
-    hashes: Mapping[str, str] = field(default_factory=dict)  # by algorithm
+    hashes: Mapping[str, str] = field(default_factory=dict)  # expected hash by algorithm
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
     """When a transfer counts as stalled, and how often it is retried."""
 
-    attempts: int = 5  # in a row without progress, for each URL
+    attempts: int = 5  # maximum per URL, in a row without progress
     backoff_seconds: float = 1.0  # before the second attempt; doubled before each further one
     stall_seconds: float = 30.0
     min_stall_bytes: int = 30_000  # fewer bytes within stall_seconds are a stall
@@ -104,7 +104,7 @@ class _PartialFile:
 
     def is_complete(self, url: str) -> bool:
         origin, is_certain = self._read_origin(), "sha256" in self.expected.hashes
-        # Without its origin a file of the right size may be whole; its SHA-256 will tell.
+        # Without its origin, a file of the right size may be complete; its SHA-256 decides.
         total = origin.get("total", self.size if is_certain else None)
         is_whole = self.size in self.expected.sizes and self.size == total
         return is_whole and (is_certain or origin.get("address") == url)
@@ -170,7 +170,7 @@ class _Transfer:
         except PermanentError:
             if not was_resumed:
                 raise
-            # The bytes of an earlier run may be the wrong ones, and are discarded by now.
+            # The bytes of an earlier run may have been wrong; they are now discarded.
             self._retry_until_complete(url)
             self.part.check_hashes()
 
@@ -203,7 +203,7 @@ class _Transfer:
                 start = _start(response, part, is_resuming=bool(headers))
                 total = _total(response, start, part.expected)
                 if not start:
-                    part.discard()  # first, so that no origin belongs to the bytes of another file
+                    part.discard()  # first, so that no origin describes the bytes of another file
                 part.write_origin(url, total, response.headers)
                 size = self._append(response, deadline, start, total)
         if total is None and size in part.expected.sizes:
@@ -236,7 +236,7 @@ class _Transfer:
         return size
 
     def _read(self, response: http.client.HTTPResponse, deadline: SocketDeadline) -> bytes:
-        """Return the next bytes of the body, which may take stall_seconds."""
+        """Return the next bytes of the body; wait at most stall_seconds."""
         deadline.restart(self.policy.stall_seconds)
         try:
             block = response.read1(_BLOCK)

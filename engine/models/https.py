@@ -81,7 +81,7 @@ def get(
         raise TransientError(reason(error.reason)) from None
     except (OSError, http.client.HTTPException) as error:
         raise TransientError("timed out" if deadline.has_expired else reason(error)) from None
-    except ValueError as error:  # a proxy of the environment has an invalid host name
+    except ValueError as error:  # the environment names a proxy with an invalid host
         raise PermanentError(f"invalid proxy: {reason(error)}") from None
 
 

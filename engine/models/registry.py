@@ -16,7 +16,7 @@ from engine.files.naming import shown
 ALGORITHMS = ("sha256", "sha1", "md5")  # strongest first
 
 _WIDTH = re.compile(r"^\s*width\s*=\s*(\d+)", re.MULTILINE)
-_OLD_HEADER_SAVING = 4  # bytes; darknet once wrote a header of 16 bytes
+_OLD_HEADER_SAVING = 4  # bytes; old headers have 16 bytes instead of 20
 _FILE = re.compile(r"\w[\w.-]*\.weights", re.ASCII)
 
 

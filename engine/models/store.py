@@ -48,7 +48,7 @@ def path(model: Model) -> Path | None:
 
 
 def local(model: Model) -> Path | None:
-    """Return the local weights; downloads that have changed since the last time are hashed."""
+    """Return the local weights, verifying downloads that changed since the last check."""
     found = path(model)
     if found is None or found.parent != folder():
         return found
@@ -80,7 +80,7 @@ def pull(
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with file_lock.hold(target.with_name(f"{model.file}.lock")):
-            if not _has_size(target, model):  # another process may have downloaded it
+            if not _has_size(target, model):  # unless another process has downloaded it
                 expected = ExpectedFile(model.sizes, _hashes(model))
                 url = download(
                     *(model.urls, target, expected),
@@ -144,9 +144,9 @@ def _size(path: Path) -> int | None:
 
 
 def _check_size(path: Path, model: Model) -> None:
-    """Raise if there is a file of the wrong size, which a user must have put there.
+    """Raise if there is a file of the wrong size, which must be the user's.
 
-    Downloads are renamed to `path` only once they are complete, so it is not ours to overwrite.
+    Downloads are renamed to `path` only once complete, so such a file must not be overwritten.
     """
     size = _size(path)
     if size is not None and size not in model.sizes:
@@ -157,9 +157,9 @@ def _check_size(path: Path, model: Model) -> None:
 
 
 def _compare(found: Path, hashes: dict[str, str], model: Model) -> None:
-    """Raise if the file has other hashes; record the result for the next time."""
+    """Raise if the file has other hashes; record a success for the next time."""
     is_download = found.parent == folder()
-    entry = checked_files.entry_of(found, hashes)  # before the file is read: it may change
+    entry = checked_files.entry_of(found, hashes)  # first: the file may change while it is read
     for algorithm, wanted in hashes.items():
         got = digest(found, algorithm)
         if got != wanted:

@@ -24,7 +24,7 @@ def record(folder: Path, file: str, sha256: str, url: str) -> None:
     text = json.dumps(entries, indent=1, sort_keys=True) + "\n"
     part = folder / part_names.make()
     try:
-        part.write_text(text, encoding="utf-8")  # others who share the folder may read it
+        part.write_text(text, encoding="utf-8")  # readable for others who share the folder
         part.replace(folder / FILE)
     except BaseException:
         part.unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""Folders of outputs: the names of their files, and records of what runs wrote there."""
+"""Output folders: the names of their files, and records of what runs wrote there."""

@@ -12,14 +12,14 @@ from engine.sources.media import is_url, url_path
 if TYPE_CHECKING:
     from engine.sources.item import Item
 
-# formats that an annotated picture takes over from its source
+# formats that an annotated picture inherits from its source
 _KEPT_FORMATS = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
 _OTHER_FORMAT = ".png"
 _FRAME = re.compile(r"_[0-9]{6,}$")
 
 
 def stem_of(source: str, default: str) -> str:
-    """Return dog for a/dog.jpg, and `default` for a source whose name has only dots before the end.
+    """Return dog for a/dog.jpg, and `default` for a source whose stem consists of dots.
 
     "...tar" would give "..", which is another folder.
     """
@@ -46,7 +46,7 @@ def suffix_of(source: str) -> str:
 
 def picture_of(item: Item, size: tuple[int, int]) -> str:
     """Return the name for a picture of this size; x.jpg.png if JPEG cannot hold it."""
-    from engine.vision.encode import fits  # with Pillow, which --help does not need
+    from engine.vision.encode import fits  # imports Pillow, which --help does not need
 
     usual, other = pictures_of(item)
     return usual if fits(size, usual) else other
@@ -55,7 +55,7 @@ def picture_of(item: Item, size: tuple[int, int]) -> str:
 def pictures_of(item: Item) -> tuple[str, str]:
     """Return the usual name for a picture, and that for one too large for the usual format.
 
-    The second one is not x.png, which may be the name for another picture.
+    The second is not x.png, which may be the name for another picture.
     """
     return with_other_format(usual_picture_of(item))
 
@@ -65,9 +65,9 @@ def with_other_format(usual: str) -> tuple[str, str]:
 
 
 def crop_of(item: Item, size: tuple[int, int], number: int) -> str:
-    """Return the name for a crop, which is the number-th one of its label in its picture.
+    """Return the name for a crop, the number-th one of its label in its picture.
 
-    The name depends on nothing else, so that a run that resumes finds it again. x.jpg has x.jpg,
+    The name depends on nothing else, so that a resumed run finds it again. x.jpg has x.jpg,
     x-2.jpg, …; x-2.jpg has x-2-1.jpg, x-2-2.jpg, …: no two crops share a name.
     """
     path = PurePath(picture_of(item, size))

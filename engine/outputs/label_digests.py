@@ -1,7 +1,7 @@
 """Digests of the label files that runs have written into a folder.
 
-They tell such files from labels that somebody made or corrected since. Corrected files are not
-replaced, and their lines do not count as objects that a run has found.
+They distinguish such files from labels that were made or corrected by hand. Corrected files are not
+replaced, and their lines do not count as objects found by a run.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class _Version(NamedTuple):
 
 
 class LabelDigests:
-    """The digests in one folder; the last one of a name counts.
+    """The digests in one folder; the last entry for a name counts.
 
-    A line with "done": false says that a run is about to replace a file that it may replace: until
-    the next line of this name the file has this digest or that of the line before.
+    A line with "done": false says that a run is about to replace a file: until the next line for
+    this name, the file has this digest or that of the line before.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,13 +40,13 @@ class LabelDigests:
         self._path = folder / FILE
 
     def is_changed(self, name: str) -> bool:
-        """Return whether there is a file that is not as a run has written it."""
+        """Return whether the file exists and differs from what runs have written."""
         path = self._folder / name
         if not os.path.lexists(path):
             return False
         try:
             digest = _digest(path.read_bytes())
-        except OSError:  # it cannot be compared
+        except OSError:  # comparison is impossible
             return True
         return all(each.digest != digest for each in self._known.get(name, ()))
 
@@ -55,9 +55,9 @@ class LabelDigests:
         return name in self._known and self.is_changed(name)
 
     def objects_in(self, name: str) -> int | None:
-        """Return how many objects a run has written of a file, or None if that is unknown.
+        """Return how many objects a run has written to a file, or None if that is unknown.
 
-        The number does not change if somebody corrects the file.
+        Later corrections of the file do not change the number.
         """
         path = self._folder / name
         known = self._known.get(name, frozenset())
@@ -70,7 +70,7 @@ class LabelDigests:
 
     @contextmanager
     def writing(self, name: str, content: bytes) -> Iterator[None]:
-        """Record a file that is written in this context, even if the run is killed there."""
+        """Record a file that is written in this context, even if the run is killed meanwhile."""
         version = _Version(_digest(content), _count(content))
         if self._known.get(name) != frozenset((version,)):
             replaces = os.path.lexists(self._folder / name)
@@ -86,7 +86,7 @@ class LabelDigests:
         try:
             with self._path.open("ab+") as file, locks.held(file):
                 file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
-                if file.read(1) not in (b"", b"\n"):  # a run was killed within its line
+                if file.read(1) not in (b"", b"\n"):  # a run was killed while writing its line
                     line = b"\n" + line
                 file.write(line)
         except OSError as error:
@@ -117,7 +117,7 @@ def _count(content: bytes) -> int:
 
 
 def _parsed(line: bytes) -> tuple[str, _Version, bool] | None:
-    """Return the entry of a line; a damaged one tells of no file."""
+    """Return the entry of a line, or None if it is damaged."""
     try:
         entry = json.loads(line)
         objects = entry.get("objects")

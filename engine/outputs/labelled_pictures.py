@@ -1,4 +1,4 @@
-"""Read labelled pictures from folders and lists, where outputs of runs may lie, too."""
+"""Read labelled pictures from folders and lists that may also hold outputs of runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.sources.expand import warn_about_inner_folders
 
 
 def read(source: str, names: Sequence[str], *, labels: str | None = None) -> GroundTruth:
-    """Read a data set; leave out annotated pictures, and find the labels that runs have written.
+    """Read a data set; skip annotated pictures, and find the labels that runs have written.
 
     `labels` is the folder of the labels, if given.
     """
@@ -26,7 +26,7 @@ def read(source: str, names: Sequence[str], *, labels: str | None = None) -> Gro
 
 
 def _results_in(source: str) -> frozenset[str]:
-    """Return what is no picture of a folder, because a run has written it; say so."""
+    """Return the files in a folder that are outputs of runs rather than pictures; log them."""
     folder = str(dataset.picture_folder(Path(source)))
     warn_about_inner_folders(folder, "Name one of them, or a list of pictures")
     results = frozenset(files_in(folder))
@@ -36,7 +36,7 @@ def _results_in(source: str) -> frozenset[str]:
 
 
 def _found_by_a_network(truth: GroundTruth, written: WrittenLabels) -> Iterator[str]:
-    """Yield a line about labels that nobody has made or corrected."""
+    """Yield a warning about labels that were written by a run and never corrected."""
     if found := list(filter(written.is_as_written, truth.label_files)):
         count = f"{len(found)} of {len(truth.label_files)}"
         what = f"detect wrote {count} label files, such as {shown(str(found[0]))}"

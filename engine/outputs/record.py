@@ -1,9 +1,9 @@
 """A record in a folder of outputs: which name belongs to which picture, for runs that resume.
 
-A line without a picture names a file, such as predictions.jpg, that searches leave out. A line with
-"done": false marks outputs that are not complete: a run was to replace them and has not done so, or
-it was stopped within a video. The output "." with "done": false marks all outputs in the folder: a
-run replaces files whose names it does not know in advance. Without "done" it ends this mark.
+A line without a picture names a file, such as predictions.jpg, that searches skip. A line with
+"done": false marks incomplete outputs: a run was to replace them but did not, or stopped inside a
+video. The output "." with "done": false marks all outputs in the folder, for a run that does not
+know in advance which files it replaces; without "done" it removes this mark.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from engine.sources.media import is_url
 FILE = ".engine-outputs.jsonl"
 
 _log = logging.getLogger("engine")
-_ALL = "."  # in place of the name of an output
-_NOTHING = ("nothing",)  # what a folder holds of a file that was put back
+_ALL = "."  # stands for all outputs in the folder
+_NOTHING = ("nothing",)  # what a folder holds for a file that was restored
 _PIXELS = {"pictures", "crops"}
-HIDDEN = "without "  # begins what pictures do not show
-_LABELS, _FOUND = "labels", "labels of others"  # that were there before a run claimed the name
+HIDDEN = "without "  # prefix of the classes that pictures hide
+_LABELS, _FOUND = "labels", "labels of others"  # the latter existed before the name was claimed
 
 
 class Owned(NamedTuple):
@@ -42,11 +42,11 @@ class Owned(NamedTuple):
     name: str
     picture: str
     is_done: bool = True
-    holds: tuple[str, ...] = ()  # what the folder has of it; older records do not tell
-    source: str = ""  # what a single file, such as that of -o FILE, was made of, if it is known
+    holds: tuple[str, ...] = ()  # kinds of outputs in the folder; unknown in older records
+    source: str = ""  # the source of a single file, such as that of -o FILE, if known
 
     def may_have(self, what: str) -> bool:
-        """Return whether a run has written pictures, crops or labels of this name, or may have."""
+        """Return whether a run has or may have written pictures, crops or labels of this name."""
         return bool(self.picture) and (what in self.holds or not self.holds)
 
 
@@ -59,13 +59,13 @@ def add_file(
 
 
 def source_of_file(path: Path) -> str:
-    """Return the identity of what a file of add_file() was made of, or "" if that is unknown."""
+    """Return the identity of the source of a file of add_file(), or "" if that is unknown."""
     record, owned = OutputRecord(str(path.parent), _name_of), Owned(path.name, "")
     return record.owners.get(_name_of(owned), owned).source
 
 
 def identity(name: str, real_of: Callable[[str], str] = real) -> str:
-    """Return a path that does not depend on the current folder and on links to folders."""
+    """Return a path that does not depend on the current folder or on links to folders."""
     if is_url(name):
         return name
     folder, base = os.path.split(name)
@@ -73,12 +73,12 @@ def identity(name: str, real_of: Callable[[str], str] = real) -> str:
 
 
 def forget_file(path: Path) -> None:
-    """Record that a file of add_file() is no output any more; lines are only added."""
+    """Record that a file of add_file() is no longer an output; lines are only ever added."""
     OutputRecord(str(path.parent), _name_of, _NOTHING).claim(Owned(path.name, ""))
 
 
 def warn_of_other_classes(name: str) -> None:
-    """Say that a run which resumes replaces pictures because of what they hide."""
+    """Warn that a resumed run replaces pictures because of what they hide."""
     _log.warning(
         "%s: an earlier run has hidden none or other classes in what it wrote of this, which is "
         "written again, as are others like it. What this run does not hide is visible then, and "
@@ -88,12 +88,12 @@ def warn_of_other_classes(name: str) -> None:
 
 
 def does_file_show_more(path: Path, holds: tuple[str, ...] = ()) -> bool:
-    """Return whether an earlier run has hidden less, or other classes, in a file of add_file()."""
+    """Return whether an earlier run hid less, or other classes, in a file of add_file()."""
     return OutputRecord(str(path.parent), _name_of, holds).shows_more(Owned(path.name, ""))
 
 
 def is_file_due(path: Path, holds: tuple[str, ...] = ()) -> bool:
-    """Return whether a run that was to write a file of add_file() has not completed it."""
+    """Return whether a run that should have written a file of add_file() did not complete it."""
     record, owned = OutputRecord(str(path.parent), _name_of, holds), Owned(path.name, "")
     return record.is_due(owned) or record.shows_more(owned)
 
@@ -103,7 +103,7 @@ def _name_of(owned: Owned) -> str:
 
 
 def owners_in(folder: str) -> list[Owned]:
-    """Return what the record of a folder says to a search; warn if it cannot be read."""
+    """Return a folder's record for a search; warn if it cannot be read."""
     try:
         return list(OutputRecord(folder, _name_of).owners.values())
     except InputError as error:
@@ -125,10 +125,10 @@ def warn_of_results(folder: str, count: int, hint: str) -> None:
 def labels_in(folder: str) -> dict[str, str]:
     """Return the pictures of the label files in a folder that runs have written, by their names.
 
-    The last line of a name counts, and the last name of a picture.
+    The last line for a name counts, and the last name for a picture.
     """
     numbers = count()
-    try:  # every line has a key of its own, so that their order is kept
+    try:  # a distinct key for each line keeps their order
         record = OutputRecord(folder, lambda _: str(next(numbers)))
     except InputError:  # owners_in() has warned
         return {}
@@ -142,10 +142,10 @@ def labels_in(folder: str) -> dict[str, str]:
 
 
 class OutputRecord:
-    """The lines of one folder. If a name has several lines, the last one counts.
+    """The lines of one folder's record. If a name has several lines, the last one counts.
 
-    Several runs may add lines at once. A line without an end is left out: its run was killed before
-    it wrote a file of that name.
+    Several runs may add lines concurrently. A line without a line end is ignored: its run was
+    killed before it wrote a file of that name.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class OutputRecord:
     ) -> None:
         """Read the record; `key_of` gives equal keys to outputs that cannot both exist.
 
-        The run writes what `holds` names: pictures, crops or labels.
+        `holds` names what the run writes: pictures, crops or labels.
         """
         self._folder = real(folder)
         self._path = Path(folder) / FILE
@@ -161,20 +161,20 @@ class OutputRecord:
         self.holds = holds
         self._hidden = {each for each in holds if each.startswith(HIDDEN)}
         self._relative_folders: dict[str, str] = {}
-        self._size = self._lines = 0  # that have been read
+        self._size = self._lines = 0  # bytes and lines read so far
         self.owners: dict[str, Owned] = {}
-        self._under_other_names: dict[str, list[Owned]] = {}  # by pictures that are replaced
-        self._of_others: dict[str, Owned] = {}  # what other runs have added since this one began
-        self._reopened: set[str] | None = None  # keys of what a run that names all may replace
+        self._under_other_names: dict[str, list[Owned]] = {}  # by pictures to be replaced
+        self._of_others: dict[str, Owned] = {}  # added by other runs since this one began
+        self._reopened: set[str] | None = None  # keys that a run with known names may replace
         self._tells_nothing = not os.path.lexists(self._path) and _has_files(folder)
         if os.path.lexists(self._path):
             with open_regular(self._path, InputError) as file:
                 self._read_on(file)
 
     def claim(self, owned: Owned, *, is_written: bool = False) -> None:
-        """Add a line, unless there is one; refuse a name that another run has taken meanwhile.
+        """Add a line unless it exists; refuse a name that another run has taken meanwhile.
 
-        Labels that exist already were written by others, unless the run has just written them.
+        Existing labels count as foreign, unless the run has just written them.
         """
         key = self._key_of(owned)
         is_written = is_written or self.is_due(owned)
@@ -196,9 +196,9 @@ class OutputRecord:
             raise unwritable(self._path, error) from None
 
     def reopen(self, named: Iterable[Owned], archives: tuple[str, ...]) -> None:
-        """Say that outputs which exist are not done: those of these pictures and archives.
+        """Mark the existing outputs of these pictures and archives as not done.
 
-        If another picture owns a name, its outputs stay its own until they are replaced.
+        If another picture owns a name, it keeps its outputs until they are replaced.
         """
         wanted = {self._key_of(each): each for each in named}
         if not (os.path.lexists(self._path) or any(map(self.has_file, wanted.values()))):
@@ -223,7 +223,7 @@ class OutputRecord:
             self._add(file, [each._replace(is_done=False) for each in done])
 
     def reopen_all(self) -> bool:
-        """Say that all outputs which exist are not done; tell whether another run has said so."""
+        """Mark all existing outputs as not done; return whether another run had already done so."""
         if not (os.path.lexists(self._path) or _has_files(self._folder)):
             return False
         with self._appending() as file:
@@ -232,14 +232,14 @@ class OutputRecord:
         return was_open
 
     def close_all(self) -> None:
-        """Say that a run which has reopened all outputs is over."""
+        """Record that a run that had reopened all outputs is over."""
         if os.path.lexists(self._path):
             with self._appending() as file:
                 if self._reopened is not None:
                     self._add(file, [Owned(_ALL, "")])
 
     def is_due(self, owned: Owned) -> bool:
-        """Return whether a run that was to replace the outputs of a picture has not done so."""
+        """Return whether a run that should have replaced the outputs of a picture did not."""
         key = self._key_of(owned)
         owner = self.owners.get(key)
         if owner is None:
@@ -250,12 +250,12 @@ class OutputRecord:
         return self._reopened is not None and key in self._reopened
 
     def _says(self, owned: Owned) -> bool:
-        """Return whether the last line about outputs says this."""
+        """Return whether the last line about these outputs says this."""
         key = self._key_of(owned)
         return self.owners.get(key) == owned and not self._is_reopened(key)
 
     def shows_more(self, owned: Owned) -> bool:
-        """Return whether an earlier run has hidden less, or other classes, in its pictures."""
+        """Return whether an earlier run hid less, or other classes, in its pictures."""
         owner = self.owners.get(self._key_of(owned))
         if owner is None and self._hidden and (path := self._unknown_pixels(owned)):
             raise InputError(
@@ -281,7 +281,7 @@ class OutputRecord:
         return next((self._path.parent / each for each in names), None)
 
     def _with_holds(self, owned: Owned, *, is_written: bool = True) -> Owned:
-        """Add what earlier runs have written of this name; it stays unknown if it was."""
+        """Add what earlier runs have written under this name; keep it unknown if it was."""
         earlier = self.owners.get(self._key_of(owned), owned)
         holds = set(self.holds)
         if not is_written and _LABELS in holds - {*earlier.holds} and self._has(owned, ".txt"):
@@ -294,14 +294,14 @@ class OutputRecord:
         return owned._replace(holds=tuple(sorted(holds)))
 
     def has_file(self, owned: Owned) -> bool:
-        """Return whether there are labels or an annotated copy of this name."""
+        """Return whether labels or an annotated copy with this name exist."""
         return self._has(owned, ".txt") or self._has(owned, suffix_of(owned.picture))
 
     def _has(self, owned: Owned, ending: str) -> bool:
         return os.path.lexists(self._path.parent / (owned.name + ending))
 
     def _add(self, file: IO[bytes], added: Iterable[Owned]) -> None:
-        """Write lines after the last whole one, at once."""
+        """Write lines after the last complete one, in a single write."""
         lines = []
         for each in added:
             line: dict[str, object] = {"output": each.name}
@@ -324,7 +324,7 @@ class OutputRecord:
 
     @contextmanager
     def _appending(self) -> Iterator[IO[bytes]]:
-        """Open the record for more lines, after those that others have added."""
+        """Open the record for appending, after reading what others have added."""
         try:
             with self._path.open("ab+") as file, locks.held(file):
                 self._read_on(file)
@@ -333,7 +333,7 @@ class OutputRecord:
             raise unwritable(self._path, error) from None
 
     def _read_on(self, file: IO[bytes]) -> dict[str, Owned]:
-        """Read the whole lines that were added, and return what they say, by key."""
+        """Read the complete lines that were added, and return their content by key."""
         file.seek(self._size)
         added = {}
         for line in file.read().split(b"\n")[:-1]:
@@ -346,7 +346,7 @@ class OutputRecord:
         return added
 
     def _take_in(self, owned: Owned) -> str | None:
-        """Note what a line says; return the key of its outputs, or None if it is about all."""
+        """Apply a line; return the key of its outputs, or None if it is about all outputs."""
         if owned.name == _ALL:
             self._reopened = None if owned.is_done else {*self.owners}
             return None
@@ -402,5 +402,5 @@ def _has_files(folder: str) -> bool:
     try:
         with os.scandir(folder) as entries:
             return any(entries)
-    except OSError:  # there is no such folder
+    except OSError:  # the folder does not exist
         return False

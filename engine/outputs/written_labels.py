@@ -17,9 +17,9 @@ from engine.sources.media import media_of
 
 
 class WrittenLabels:
-    """Label files and their pictures, as the records in folders of labels tell.
+    """Label files and their pictures, according to the records in label folders.
 
-    Pictures that differ in their ending alone have names with numbers there.
+    Pictures that differ only in their extension have numbered names there.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class WrittenLabels:
         self._digests = lru_cache(maxsize=256)(lambda folder: LabelDigests(Path(folder)))
 
     def file_of(self, picture: Path, place: Path) -> Path | None:
-        """Return the file that a run has written for a picture, if its record is around a place."""
+        """Return the file that a run wrote for a picture, if a record is in `place` or above it."""
         identity = self.identity(picture)
         for folder in place.absolute().parents:
             name = self._record(folder).names.get(identity)
@@ -41,7 +41,7 @@ class WrittenLabels:
         return next((picture for _, picture in self._owners_of(file)), None)
 
     def is_as_written(self, file: Path) -> bool:
-        """Return whether a run has written a label file, and nobody has changed it since."""
+        """Return whether a run has written a label file that has not been changed since."""
         names = file, file.with_name(f"{video_of(file.stem) or file.stem}.txt")
         for name in names:
             for folder, picture in self._owners_of(name):
@@ -54,10 +54,11 @@ class WrittenLabels:
         return next((folder / FILE for folder, _ in self._owners_of(file)), None)
 
     def file_of_moved(self, picture: Path, folder: Path) -> Path | None:
-        """Return the file in a folder that a run has written for a picture before it moved.
+        """Return the file in `folder` that a run wrote for a picture before it was moved.
 
-        That is the file for a picture of the same name, at best with the same ending, which has
-        the same content or is gone. If several fit, the name of the picture's folder must agree.
+        It belongs to a picture of the same name, preferably with the same extension, that has the
+        same content or no longer exists. If several fit, the name of the picture's folder must
+        agree.
         """
         namesakes = self._namesakes(folder, picture.stem)
         same_ending = {file: own for file, own in namesakes.items() if own.suffix == picture.suffix}
@@ -71,7 +72,7 @@ class WrittenLabels:
         return next(iter(fitting)) if len(fitting) == 1 else None
 
     def identity(self, picture: Path) -> str:
-        """Return a picture as records name it."""
+        """Return a picture's path in the form of the records."""
         return os.path.join(self._real(picture.parent), picture.name)  # noqa: PTH118
 
     def _owners_of(self, file: Path) -> Iterator[tuple[Path, str]]:
@@ -96,13 +97,13 @@ class WrittenLabels:
     def _record(self, folder: Path) -> _Record:
         where = self._real(folder)
         if where not in self._records:
-            owners_in(where)  # warns of a record that cannot be read
+            owners_in(where)  # warns about an unreadable record
             self._records[where] = _Record(labels_in(where))
         return self._records[where]
 
 
 class _Record:
-    """What the record in one folder says, by label files and by pictures."""
+    """The content of one folder's record, by label file and by picture."""
 
     def __init__(self, pictures: Mapping[str, str]) -> None:
         self.pictures = pictures

@@ -48,7 +48,7 @@ PASSES: dict[str, Pass] = {
     )
 }
 
-# The passes before those of a card, and before quantise on any device.
+# The passes that run before those of a GPU, and before quantise on any device.
 FUSING = (
     "fold_batchnorm",
     "fuse_activation",

@@ -1,7 +1,7 @@
 """Compute a MaxPool from another MaxPool of the same map with a smaller window.
 
-The maximum over 13 x 13 cells is that over 5 x 5 maxima of 9 x 9 cells, and so on: in a spatial
-pyramid, each output reads 25 values instead of 81 and 169.
+The maximum over 13 x 13 cells is the maximum over 5 x 5 maxima of 9 x 9 cells, and so on: in
+spatial pyramid pooling, each output reads 25 values instead of 81 or 169.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.plan.shapes import Window
 
 def chain_pools(plan: Plan) -> Plan:
     ops: list[Op] = []
-    pools: dict[Tensor, list[MaxPool]] = {}  # the earlier pools of each map
+    pools: dict[Tensor, list[MaxPool]] = {}  # earlier pools of each map
     for op in plan.ops:
         has_state = any(each.is_state for each in (*op.reads, op.out))  # may be overwritten
         if isinstance(op, MaxPool) and op.window.stride == (1, 1) and not has_state:
@@ -51,7 +51,7 @@ def _window_along(axis: int, large: MaxPool, small: MaxPool) -> tuple[int, int] 
     size = large.window.size[axis] - small_size + 1
     before = large.window.padding[axis] - small_before
     extent, windows = large.src.shape.sides[1 + axis], small.out.shape.sides[1 + axis]
-    # Each window has to contain a small one, and the small ones have to reach both borders.
+    # Each window must contain a small one, and the small ones must reach both borders.
     is_inside = 0 <= before < size and large.out.shape.sides[1 + axis] <= windows + before
     reaches_start = 0 <= small_before < small_size
     reaches_end = windows - 1 - small_before + small_size >= extent

@@ -1,7 +1,7 @@
-"""Concat -> views: tensors are written to where a concatenation would copy them.
+"""Concat -> views: tensors are written directly to where a concatenation would copy them.
 
 A source becomes a view of the concatenation; a concatenation of some channels of one tensor becomes
-a view of that tensor. A tensor can be a view of one other only: further uses are copies.
+a view of that tensor. A tensor can be a view of only one other: further uses are copied.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Views:
     def _fits(self, src: Tensor, out: Tensor) -> bool:
         """Whether rows of one tensor can be part of rows of the other."""
         return (
-            src != self._source  # which the caller fills
+            src != self._source  # the caller fills it
             and not src.is_state
             and src.steps == out.steps
             and src.shape.sides[1:] == out.shape.sides[1:]

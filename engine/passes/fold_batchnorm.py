@@ -22,7 +22,7 @@ def fold_batchnorm(plan: Plan) -> Plan:
 
 
 class _Folder:
-    """Computes the new constants; ops that shared all constants share the new ones."""
+    """Computes the new constants; ops that shared their constants share the new ones."""
 
     def __init__(self, constants: Constants) -> None:
         self.constants = dict(constants)
@@ -46,10 +46,10 @@ class _Folder:
         )
         weight = self.constants[linear.weight.name]
         bias = self.constants[linear.bias.name] if linear.bias else np.zeros_like(mean)
-        # broken weights give infinities and NaN, as without folding
+        # broken weights give infinity and NaN, as without folding
         with np.errstate(all="ignore"):
             factor = scale / np.sqrt(variance + 1e-5)
-            # multiplied in float64 without a float64 copy of the weights
+            # multiply in float64 without a float64 copy of the weights
             scaled = np.empty(weight.shape, np.float32)
             factors = factor.reshape(-1, *(1,) * (weight.ndim - 1))
             np.multiply(weight, factors, out=scaled, casting="same_kind")

@@ -25,7 +25,7 @@ def fuse_gate(plan: Plan) -> Plan:
         pool = plan.ops[written[squeeze.src]]
         if isinstance(pool, AveragePool) and _is_whole(pool):
             del ops[written[op.src]], ops[position]
-            # the position of the pool: a later op may have overwritten a state that it reads
+            # at the pool's position, because a later op may overwrite a state that it reads
             ops[written[squeeze.src]] = _gate(pool, squeeze, op)
     return replace(plan, ops=tuple(ops[position] for position in sorted(ops)))
 

@@ -24,5 +24,5 @@ def _join(conv: Op, pool: Op) -> Op | None:
 
 
 def can_take(conv: Conv2d, pool: MaxPool) -> bool:
-    """Whether the convolution can have the pool, which a backend may compute before activating."""
+    """Return whether the pool can be fused, so that backends may pool before activating."""
     return conv.is_bare and ACTIVATIONS[conv.activation].rises and pool.halves

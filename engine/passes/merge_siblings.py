@@ -1,8 +1,8 @@
-"""1 x 1 convolutions of one map -> one with the filters of all, so that the map is read once.
+"""1 x 1 convolutions of one map -> one with all their filters, so that the map is read once.
 
-Its output contains theirs next to each other. If one concatenation reads some of them, it reads
-the whole output instead, and becomes wider if necessary, so that elide_copies can avoid all copies.
-Convolutions for which that is impossible stay as they are.
+Its output contains theirs side by side. If one concatenation reads some of them, it reads the whole
+output instead and is widened if necessary, so that elide_copies can avoid all copies. Convolutions
+for which that is impossible are not merged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Merge:
 
 
 def _siblings(plan: Plan) -> list[list[Conv2d]]:
-    aliases: dict[Tensor, Tensor] = {}  # a Concat of one whole tensor is that tensor
+    aliases: dict[Tensor, Tensor] = {}  # a Concat of one entire tensor is that tensor
     alike: dict[object, list[Conv2d]] = {}
     for op in plan.ops:
         if isinstance(op, Concat) and len(op.parts) == 1:
@@ -64,7 +64,7 @@ def _is_plain(conv: Conv2d) -> bool:
 
 
 def _merge_of(plan: Plan, siblings: Sequence[Conv2d]) -> _Merge | None:
-    """Return how to merge the siblings, or None if something would have to be copied."""
+    """Return how to merge the siblings, or None if that would require copies."""
     of_output = {conv.out: conv for conv in siblings}
     concats = [
         op

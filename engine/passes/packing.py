@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-MOST_BY_SIZE = 2000  # blocks; by_size takes more than 0.2 s for more
+MOST_BY_SIZE = 2000  # blocks; for more, by_size takes over 0.2 s
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class _Gaps:
         self.top = 0
         self._by_size: list[tuple[int, int]] = []  # (size, offset), sorted
         self._size_at: dict[int, int] = {}
-        self._offset_before: dict[int, int] = {}  # by the end of a gap
+        self._offset_before: dict[int, int] = {}  # gap offset by gap end
 
     def take(self, size: int) -> int:
         """Return the offset of `size` values, in the smallest gap that fits or else at the end."""

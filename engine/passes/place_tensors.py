@@ -1,6 +1,6 @@
 """Give every tensor an offset in one arena; tensors with disjoint lifetimes share memory.
 
-Recurrent states are excluded: their memory is their own.
+Recurrent states are excluded: they have memory of their own.
 """
 
 from __future__ import annotations

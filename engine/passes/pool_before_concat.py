@@ -1,7 +1,7 @@
 """MaxPool(Concat(a, b)) -> Concat(MaxPool(a), MaxPool(b)), as windows do not cross channels.
 
-A convolution can then pool its own output and store a quarter of it, and a source that another
-concatenation reads as well can be a view of that one.
+A convolution can then pool its own output and store a quarter of it, and a source that is also read
+by another concatenation can be a view of that one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from engine.passes.usage import Intermediates
 from engine.plan.build import Plan
 from engine.plan.ops import Concat, ConcatPart, Conv2d, MaxPool, Op, Tensor
 
-_MOST_PARTS = 2  # more would be many small pools if no convolution takes them
+_MOST_PARTS = 2  # more parts may become many small pools that no convolution can fuse
 
 
 def pool_before_concat(plan: Plan) -> Plan:

@@ -1,11 +1,11 @@
 """Choose the tensors that are int8, and convert values where int8 and float ops meet.
 
-It runs after all other passes; FUSING are the ones to run before, on any device, so that all of
-them quantise the same tensors. A tensor becomes int8 if a convolution reads it that then multiplies
-integers, and only convolutions, shortcuts and ops that move values write it. Heads and outputs are
-float, and so is what squeeze-and-excite blocks, depthwise convolutions and recurrent layers use.
+It runs after all other passes. FUSING runs before it on every device, so that all devices quantise
+the same tensors. A tensor becomes int8 if a convolution that multiplies integers reads it, and only
+convolutions, shortcuts and ops that move values write it. Heads, outputs, and what
+squeeze-and-excite blocks, depthwise convolutions and recurrent layers use are float.
 
-Tensors that ops copy from one to the other share one scale; so does a concatenation with its parts.
+Tensors that are copied to each other share one scale, as do a concatenation and its parts.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from engine.plan import int8, ops
 from engine.plan.build import Plan
 from engine.plan.ops import ConcatPart, Conv2d, Op, Tensor, values_of
 
-# The least share of a network's products that integers must have. With 0.54, in enet-coco, int8 was
-# slower than float16 at any batch: most of its ops are float, and values are converted between
-# them. Other networks have at least 0.8.
+# The least share of a network's products that must be integer. With 0.54, in enet-coco, int8 was
+# slower than float16 at any batch size: most of its ops are float, and values have to be converted.
+# Other networks have at least 0.8.
 _LEAST_SHARE = 2 / 3
 
 
 @dataclass(frozen=True)
 class LayerRanges:
-    """Results of a calibration by the number of a layer."""
+    """The results of a calibration, by layer number."""
 
-    largest: Mapping[int, float]  # magnitude of an output that int8 has to hold
+    largest: Mapping[int, float]  # largest magnitude of the output that int8 must represent
     floats: Collection[int] = field(default=())  # the convolutions that multiply floats
 
 
 def quantise(plan: Plan, ranges: LayerRanges) -> Plan:
-    """Return the plan with `scales`, whose convolutions of int8 tensors multiply integers."""
+    """Return the plan with `scales`, in which convolutions of int8 tensors multiply integers."""
     assert not plan.scales, "the plan is already quantised"
-    plan = replace(plan, arena=None)  # which counts values, not bytes
+    plan = replace(plan, arena=None)  # it counts values, not bytes
     chosen = _Choice(plan, ranges)
     return _Rewriter(plan, chosen.scales, chosen.convolutions).rewritten()
 
@@ -52,7 +52,7 @@ def candidates(plan: Plan) -> list[int]:
 
 
 def where_it_gains(plan: Plan, ranges: LayerRanges) -> LayerRanges:
-    """Return the ranges; all layers are float if integers would make the network slower.
+    """Return the ranges, with all layers float if int8 would make the network slower.
 
     The first layers do not count: they are float in every network.
     """
@@ -73,7 +73,7 @@ def _possible(plan: Plan) -> Collection[Conv2d]:
 
 
 def layers_of(op: Conv2d) -> list[int]:
-    """Return the layers that the filters of a convolution come from: several, if it was merged."""
+    """Return the layers that a convolution's filters come from: several if it was merged."""
     return [int(number) for number in re.findall(r"(?:^| and )(\d+)\.", op.weight.name)]
 
 
@@ -85,8 +85,8 @@ class _Choice:
 
     def __init__(self, plan: Plan, ranges: LayerRanges) -> None:
         self._plan = plan
-        self._scaled = _Groups()  # of tensors with one scale
-        self._typed = _Groups()  # of tensors that are all int8 or all float
+        self._scaled = _Groups()  # tensors with a common scale
+        self._typed = _Groups()  # tensors that must all be int8 or all float
         for op in plan.ops:
             self._join(op)
         for tensor, view in plan.views.items():
@@ -170,8 +170,8 @@ class _Choice:
 def _stems(plan: Plan) -> set[Conv2d]:
     """Return the convolution that halves the map after the first one, if it is of that kind.
 
-    Cards compute both in one float16 kernel: the map between them is the largest of the network,
-    and to write it in int8 takes longer.
+    GPUs compute both in one float16 kernel: the map between them is the largest in the network, and
+    writing it in int8 takes longer.
     """
     firsts = {
         op.out
@@ -191,7 +191,7 @@ def _stems(plan: Plan) -> set[Conv2d]:
 
 
 class _Groups:
-    """Sets of tensors, each named by one of its members."""
+    """Disjoint sets of tensors, each named by one of its members."""
 
     def __init__(self) -> None:
         self._name: dict[Tensor, Tensor] = {}

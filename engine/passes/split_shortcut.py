@@ -16,7 +16,7 @@ from engine.passes.usage import Intermediates, with_ops
 from engine.plan.build import Plan
 from engine.plan.ops import Activate, Add, Concat, ConcatPart, Constant, Conv2d, Op, Tensor
 
-_EIGHT = 8  # channels, so that backends can load packs of values
+_EIGHT = 8  # channels must be a multiple, so that backends can load packs of values
 
 
 def split_shortcut(plan: Plan) -> Plan:

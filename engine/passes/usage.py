@@ -16,7 +16,7 @@ Constants = Mapping[str, NDArray[Any]]
 
 
 class Intermediates:
-    """The tensors with one reader that are needed for nothing else: fusing it removes them."""
+    """The tensors with a single reader and no other use: fusing the reader removes them."""
 
     def __init__(self, plan: Plan) -> None:
         self._readers = Counter(tensor for op in plan.ops for tensor in op.reads)
@@ -27,10 +27,10 @@ class Intermediates:
 
 
 def join_pairs(plan: Plan, join: Callable[[Op, Op], Op | None]) -> tuple[Op, ...]:
-    """Return the ops, fused by `join(before, op)` where `op` reads one intermediate and no more.
+    """Return the ops, fused by `join(before, op)` where `op` reads exactly one intermediate.
 
-    `before` writes the intermediate. The fused op takes its position, so that its inputs have the
-    values that they had. `join` returns None to keep a pair.
+    `before` writes the intermediate. The fused op takes its position, so that its inputs still have
+    the same values. `join` returns None to keep a pair.
     """
     intermediates = Intermediates(plan)
     joined: dict[int, Op] = {}
@@ -49,7 +49,8 @@ def join_pairs(plan: Plan, join: Callable[[Op, Op], Op | None]) -> tuple[Op, ...
 def join_neighbours(plan: Plan, join: Callable[[Op, Op], Op | None]) -> Plan:
     """Return the plan with consecutive ops replaced by `join(op, next)` where that is not None.
 
-    As they are consecutive, all that the second op reads is computed before the first one.
+    Because they are consecutive, everything else that the second op reads is computed before the
+    first.
     """
     intermediates = Intermediates(plan)
     ops: list[Op] = []

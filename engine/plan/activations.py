@@ -77,7 +77,7 @@ ACTIVATIONS: dict[str, Activation] = {
     for row in (
         Activation("linear", lambda x: x, "x"),
         Activation("leaky", lambda x: np.maximum(x, x * 0.1), "fmaxf(x, .1f * x)"),
-        # not fmaxf, which returns 0 for NaN and so would hide an overflow
+        # not fmaxf, which returns 0 for NaN and would hide an overflow
         Activation("relu", lambda x: np.maximum(x, 0), "x < 0.f ? 0.f : x"),
         Activation("relu6", lambda x: np.clip(x, 0, 6), "fminf(fmaxf(x, 0.f), 6.f)"),
         Activation("relie", lambda x: np.maximum(x, x * 0.01), "fmaxf(x, .01f * x)"),

@@ -33,7 +33,7 @@ class Arena:
 class Plan:
     source: Tensor
     ops: tuple[Op, ...]
-    layers: tuple[Tensor, ...]  # the output of each section, in the order of the .cfg
+    layers: tuple[Tensor, ...]  # output of each section, in the order of the .cfg
     outputs: tuple[Tensor, ...]  # returned by a program, so passes keep them
     heads: tuple[Head, ...] = ()
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
@@ -41,7 +41,7 @@ class Plan:
     views: Mapping[Tensor, View] = field(default_factory=dict)
     arena: Arena | None = None
     titles: tuple[str, ...] = ()  # the name of each section in messages
-    scales: Mapping[Tensor, float] = field(default_factory=dict)  # of int8 tensors; see int8.py
+    scales: Mapping[Tensor, float] = field(default_factory=dict)  # for int8 tensors; see int8.py
 
     @property
     def kept(self) -> frozenset[Tensor]:

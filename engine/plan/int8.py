@@ -1,4 +1,4 @@
-"""The numbers of 8-bit convolutions, which every backend computes alike.
+"""The arithmetic of 8-bit convolutions, which is identical on every backend.
 
 A value is q * scale with q in -128 .. 127. There is no zero point, so cells outside a map are 0.
 Weights have a scale for each filter, activations one for each tensor: see Plan.scales. A
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from engine.arrays import Array
 
-LARGEST = 127  # of a weight, and of an activation on which a scale is based
+LARGEST = 127  # largest weight, and the value of the largest activation
 CHANNELS = 16  # int8 tensors have a multiple of these, so that every pixel begins on 16 bytes
-DEEPEST = 1 << 17  # products whose sum fits into 32 bits
+DEEPEST = 1 << 17  # number of products whose sum fits into 32 bits
 
 _SMALLEST_SCALE = float(np.finfo(np.float32).tiny) * (1 << 20)  # its inverse is finite
 
@@ -49,7 +49,7 @@ def quantise_weights(
 
 
 def factors(scale: float, scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return by what sums are multiplied, for the scales of a source and of filters."""
+    """Return the factors of integer sums, given the scales of a source and of filters."""
     return np.asarray(np.float32(scale) * scales, np.float32)
 
 

@@ -54,7 +54,7 @@ class ConcatPart:
 class Op:
     """A step of a plan, which reads tensors and constants and writes `out`.
 
-    An op keeps what passes ask for again and again.
+    An op caches what passes ask for repeatedly.
     """
 
     out: Tensor
@@ -77,7 +77,7 @@ class Op:
 
 
 def values_of(item: Op | Head) -> dict[str, Any]:
-    """Return the values of all fields by their names; vars() would return what an op keeps, too."""
+    """Return the values of all fields by name; vars() would include what an op caches."""
     kind: Any = type(item)  # Mypy does not take the type of a dataclass for hashable
     return {name: getattr(item, name) for name in _names(kind)}
 
@@ -89,7 +89,7 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 # ---------------------------------------------------------------- linear
 
-# An op that a kernel can run on the sums of a convolution before it stores them.
+# An op that a kernel can apply to the sums of a convolution before it stores them.
 TailOp: TypeAlias = "Activate | MaxPool | Add | YoloOutput | Upsample"
 _Step = TypeVar("_Step", bound="TailOp")
 

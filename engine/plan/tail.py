@@ -12,7 +12,7 @@ def split_tail(
 ) -> tuple[Conv2d, tuple[TailOp, ...]]:
     """Return `conv` with as much of its tail as `can_run` accepts, and the ops for the rest.
 
-    The convolution writes what the first of these ops reads; the last writes what `conv` does.
+    The convolution writes what the first of these ops reads; the last writes `conv`'s output.
     """
     count = len(conv.tail)
     while count and not can_run(conv.cut(count)):

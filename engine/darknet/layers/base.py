@@ -39,8 +39,8 @@ class Parameter:
     shape: tuple[int, ...]
     initial: float = 0.0  # the value of every element if the file does not hold the array
     in_file: bool = True
-    # whether the file holds a matrix (rows, all other axes) as it is or transposed; for dense
-    # layers the header of the file decides
+    # whether the file holds a matrix (rows, all other axes) plain or transposed; for dense layers
+    # the file's header decides
     stored: Literal["plain", "flipped", "flipped_if_header_says"] = "plain"
 
     @property
@@ -96,7 +96,7 @@ class Layer(ABC):
         """Emit its ops for the sources `tensors` and return the output."""
 
     def intermediates(self, *shapes: Shape) -> tuple[Shape, ...]:
-        """Return the shapes of maps between its input and its output, if they may be empty."""
+        """Return the shapes of intermediate maps that may turn out empty."""
         return ()
 
     def padded(self, *shapes: Shape) -> Shape:
@@ -164,7 +164,7 @@ class DetectionLayer(Layer):
 
 _Class = TypeVar("_Class", bound=type[Layer])
 
-# options of every section that matter in training only
+# options that matter only in training, allowed in every section
 _TRAINING = (
     "clip onlyforward dont_update burnin_update stopbackward train_only_bn learning_rate "
     "keep_delta_gpu"

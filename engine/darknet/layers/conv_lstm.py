@@ -28,16 +28,16 @@ _PEEPHOLE_GATES = ("f", "i", "o")
 @layer("conv_lstm", training="time_normalizer")
 @dataclass(frozen=True)
 class ConvLstm(ConvolutionalRecurrent):
-    activation: str = activation_option("linear")  # of each convolution, before the sum
+    activation: str = activation_option("linear")  # applied to each convolution before the sum
     peephole: bool = False  # the gates read the cell, too
     bottleneck: bool = False  # the gates read a convolution of state and input
     shortcut: bool = False  # with bottleneck: add its first half to the output
     lstm_activation: str = option("tanh", choices=ACTIVATIONS)
-    state_constrain: int | None = option(None, at_least=0)  # 0 is no limit
+    state_constrain: int | None = option(None, at_least=0)  # 0 means no limit
 
     @property
     def limit(self) -> int:
-        """Return the bound that the cell is clipped to after each step; 0 is no limit."""
+        """Return the bound to which the cell is clipped after each step; 0 means no limit."""
         if self.state_constrain is None:
             return 32 * self.context.net.time_steps
         return self.state_constrain

@@ -81,7 +81,7 @@ class Convolutional(Layer):
     def with_consumers(self, consumers: Sequence[Layer]) -> Layer:
         """Ignore bin_output where darknet does: if certain layers read the output.
 
-        Those are [route], and [shortcut], [sam] and [scale_channels] if they name this layer as
+        These are [route], and [shortcut], [sam] and [scale_channels] if they name this layer as
         their first or second source; darknet overlooks further ones of [shortcut].
         """
         index = self.context.index
@@ -136,7 +136,7 @@ class Convolutional(Layer):
             raise self.error(
                 "size", f"{self.size} is larger than the map of {shape} with its padding"
             )
-        # darknet's formula for the output size ignores the dilation: it is right only in this case
+        # darknet's formula for the output size ignores dilation, so other paddings are wrong
         if block.dilation > 1 and 2 * block.padding + 1 != self.size:
             raise self.error("dilation", "expected an odd size and pad=1 with it")
 

@@ -38,7 +38,7 @@ class Deconvolutional(Layer):
         return Shape(self.filters, height, width)
 
     def padded(self, *shapes: Shape) -> Shape:
-        """Return the output before its borders are cut off."""
+        """Return the shape of the output before its borders are cropped."""
         out, cut = self.infer(*shapes), 2 * self._padding
         return Shape(out.channels, out.height + cut, out.width + cut)
 

@@ -11,4 +11,4 @@ from engine.darknet.layers.empty import Empty
 @layer("dropout", training="probability dropblock dropblock_size_rel dropblock_size_abs")
 @dataclass(frozen=True)
 class Dropout(Empty):
-    """Darknet scales in training, so nothing is left to do in inference."""
+    """The identity, because darknet applies the scaling during training."""

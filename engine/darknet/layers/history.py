@@ -38,7 +38,7 @@ class History(Recurrent):
         if not older:
             return src
         if plan.steps == 1:
-            # darknet keeps no history with one time step: the older maps are always zero
+            # with one time step darknet keeps no history: the older maps are always zero
             past_shape = Shape(older, out.height, out.width)
             zeros = plan.constant("zeros", np.zeros(past_shape.sides, np.float32))
             past = plan.emit(ops.Load(plan.tensor(past_shape), zeros))

@@ -20,7 +20,7 @@ class Rnn(Recurrent):
     hidden: int = option(1, at_least=1)
     activation: str = activation_option("logistic")
     batch_normalize: bool = False
-    logistic: int = option(0, at_least=0, at_most=2)  # of self: 0 activation, 1 logistic, 2 loggy
+    logistic: int = option(0, at_least=0, at_most=2)  # for self: 0 activation, 1 logistic, 2 loggy
     shortcut: bool = False
 
     def infer(self, *shapes: Shape) -> Shape:

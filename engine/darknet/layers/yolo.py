@@ -36,7 +36,7 @@ class YoloBase(DetectionLayer):
 
     needs_map = True
     nms_kinds: ClassVar[tuple[str, ...]]
-    box_values: ClassVar[int]  # channels of an anchor before those of the classes
+    box_values: ClassVar[int]  # channels of an anchor before the classes
 
     @property
     def nms(self) -> tuple[str, float]:
@@ -76,17 +76,17 @@ class YoloBase(DetectionLayer):
 
     @abstractmethod
     def of_output(self) -> dict[str, Any]:
-        """Return the arguments of YoloOutput that this kind of layer has alone."""
+        """Return the arguments of YoloOutput that are specific to this kind of layer."""
 
     @abstractmethod
     def of_head(self) -> dict[str, Any]:
-        """Return the arguments of YoloHead that this kind of layer has alone."""
+        """Return the arguments of YoloHead that are specific to this kind of layer."""
 
     def selected_anchors(self) -> Anchors:
         return select_anchors(self, self.anchors, self.num, self.mask)
 
     def _check_mask(self) -> None:
-        """Check the mask against all anchors: published files list and use more than `num`."""
+        """Check the mask against all listed anchors: published files use more than `num`."""
         pairs = len(self.anchors) // 2
         count = max(self.num, pairs)
         for index in self.mask:

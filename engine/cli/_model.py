@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
     running.add_argument(
         "--device",
         default="auto",
-        help="auto, cpu, cuda (all cards), cuda:0 or 0, cuda:0,1, ort (auto)",
+        help="auto, cpu, cuda (all GPUs), cuda:0 or 0, cuda:0,1, ort (auto)",
     )
     running.add_argument("--precision", default="float32", help=PRECISIONS)
     running.add_argument("--scales", metavar="FILE", help=SCALES)
@@ -89,7 +89,9 @@ def add_tiles(group: argparse._ArgumentGroup) -> None:
         metavar="auto|SIZE|COLSxROWS",
         help="cut large pictures into tiles, to find small objects: see docs/tiles.md",
     )
-    group.add_argument("--overlap", type=float, metavar="F", help="of neighbouring tiles (0.2)")
+    group.add_argument(
+        "--overlap", type=float, metavar="F", help="overlap of tiles, 0 to 0.8 (0.2)"
+    )
 
 
 def tiling(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -272,4 +274,4 @@ def size(text: str) -> int | tuple[int, int]:
 def check_classes(detector: Detector) -> None:
     """Raise if --classes and --exclude leave no class to find."""
     if detector.settings.classes == ():
-        raise InputError("--classes and --exclude: leave no class to be found")
+        raise InputError("--classes and --exclude: leave no class to find")

@@ -81,7 +81,10 @@ def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
             help="hide these classes in -o and --crops, for good",
         )
         output.add_argument(
-            "--pixelate", action="append", metavar="A,B|all", help="the same with coarse squares"
+            "--pixelate",
+            action="append",
+            metavar="A,B|all",
+            help="hide these classes with coarse squares",
         )
         output.add_argument(
             "--show-tiles", action="store_true", help="draw the tiles of --tiles, too"

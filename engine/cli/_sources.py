@@ -38,7 +38,7 @@ _log = logging.getLogger("engine")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     reading = parser.add_argument_group("reading")
-    reading.add_argument("--recursive", action="store_true", help="look into folders of folders")
+    reading.add_argument("--recursive", action="store_true", help="look into subfolders, too")
     reading.add_argument(
         "--workers", type=int, default=2, metavar="N", help="how many pictures are read at once (2)"
     )
@@ -51,19 +51,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="videos that are read at the same time; their frames take turns (1)",
+        help="videos to read concurrently, with interleaved frames (1)",
     )
     reading.add_argument(
         "--reconnect",
         type=int,
         metavar="N",
-        help="how often a lost camera or stream is opened again (for ever, after its first frame)",
+        help="how often to reopen a lost camera or stream (without limit after its first frame)",
     )
     reading.add_argument(
         "--max-pixels", type=int, metavar="N", help="pixels of a picture (89 million)"
     )
     reading.add_argument(
-        "--lenient", action="store_true", help="read JPEGs that lack their end; the rest is grey"
+        "--lenient", action="store_true", help="accept truncated JPEGs; the missing part is grey"
     )
     add_decode(reading)
     add_untrusted(reading)
@@ -77,7 +77,7 @@ def add_decode(group: argparse._ArgumentGroup) -> None:
         "--decode",
         default="auto",
         metavar="auto|cpu|gpu",
-        help="where JPEGs and videos are decoded; gpu: by its engines, see docs/gpu.md (auto: cpu)",
+        help="decode JPEGs and videos on the CPU or GPU: see docs/gpu.md (auto: cpu)",
     )
 
 

@@ -36,18 +36,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_settings(track: argparse._ArgumentGroup, *, numbers: str = "") -> None:
     """Add the options of tracking and counting; `numbers` stands for the number of a source."""
-    track.add_argument("--track", action="store_true", help="give each object an identity")
+    track.add_argument("--track", action="store_true", help="track objects from frame to frame")
     track.add_argument(
         "--track-low",
         type=float,
         metavar="SCORE",
-        help="boxes from this score on continue a track (0.1)",
+        help="minimum score of boxes that continue a track (0.1)",
     )
     track.add_argument(
         "--track-lost",
         type=float,
         metavar="SECONDS",
-        help="an object keeps its identity while it is hidden for so long (1.5)",
+        help="how long a hidden object keeps its identity (1.5)",
     )
     track.add_argument(
         "--line",

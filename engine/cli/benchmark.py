@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _network.add_arguments(parser)
     running = parser.add_argument_group("running")
     running.add_argument(
-        "--device", default="auto", help="auto, cpu, cuda (all cards), cuda:0 or cuda:0,1 (auto)"
+        "--device", default="auto", help="auto, cpu, cuda (all GPUs), cuda:0 or cuda:0,1 (auto)"
     )
     running.add_argument("--precision", default="float32", help=_model.PRECISIONS)
     running.add_argument("--scales", metavar="FILE", help=_model.SCALES)
@@ -57,14 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=_workers,
         metavar="N",
-        help="of streams (one for each processor, up to 16)",
+        help="workers of a stream (one for each processor, up to 16)",
     )
     running.add_argument(
         "--no-passes", action="store_true", help="run the plan as written, without optimisation"
     )
-    running.add_argument("--warm-up", type=_seconds, default=0.2, metavar="S", help="seconds (0.2)")
+    running.add_argument("--warm-up", type=_seconds, default=0.2, metavar="S", help="warm-up (0.2)")
     running.add_argument(
-        "--seconds", type=_seconds, default=3.0, metavar="S", help="of each measurement (3)"
+        "--seconds", type=_seconds, default=3.0, metavar="S", help="time of each measurement (3)"
     )
     tables = parser.add_argument_group("tables")
     tables.add_argument("--layers", action="store_true", help="the time of each op")

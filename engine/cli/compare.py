@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tolerance",
         type=_tolerance,
         metavar="X",
-        help="of a layer's norm (1e-4; float16: 2e-2, int8: 0.3)",
+        help="error allowed, relative to a layer's norm (1e-4; float16: 2e-2, int8: 0.3)",
     )
     parser.add_argument("--scales", metavar="FILE", help=_model.SCALES)
     parser.add_argument("--all", action="store_true", help="print a line for every layer")

@@ -56,10 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mot",
         nargs=2,
         metavar=("TRUTH", "FOUND"),
-        help="score identities: text files of MOTChallenge, or folders of them",
+        help="score tracking: text files of MOTChallenge, or folders of them",
     )
     boxes = parser.add_argument_group("detections")
-    boxes.add_argument("--detections", metavar="FILE", help="COCO results instead of a model's")
+    boxes.add_argument(
+        "--detections", metavar="FILE", help="evaluate these COCO results instead of a model"
+    )
     boxes.add_argument(
         "--min-score",
         type=float,

@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     model.add_argument(
         "--decode", action="store_const", const="darknet", dest="layout", help="--layout darknet"
     )
-    model.add_argument("--half", action="store_true", help="float16, with float32 at both ends")
+    model.add_argument(
+        "--half", action="store_true", help="float16, but input and outputs in float32"
+    )
     model.add_argument("--dynamic", action="store_true", help="take any height and width")
     model.add_argument("--batch", type=int, metavar="N", help="fix the batch size (any)")
     model.add_argument(

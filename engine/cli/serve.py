@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--decode",
         default="auto",
         metavar="auto|cpu|gpu",
-        help="where sources are decoded; gpu: by its engine, see docs/gpu.md (auto: cpu)",
+        help="decode sources on the CPU or GPU: see docs/gpu.md (auto: cpu)",
     )
     _tracking.add_settings(live, numbers="[SOURCE:]")
     for kind, what in (("json", "results"), ("mjpeg", "frames")):
@@ -93,7 +93,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--token", metavar="WORD", help="what clients must send: Authorization: Bearer WORD"
     )
     access.add_argument(
-        "--token-file", metavar="FILE", help="the same from a file, hidden from lists of processes"
+        "--token-file",
+        metavar="FILE",
+        help="read the token from a file, which hides it from process lists",
     )
     access.add_argument(
         "--cors",
@@ -138,17 +140,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_count,
         default=50_000_000,
         metavar="N",
-        help="pixels of a picture (50 million)",
+        help="maximum pixels of a picture (50 million)",
     )
     limits.add_argument(
-        "--max-tiles", type=_count, default=256, metavar="N", help="tiles of a picture (256)"
+        "--max-tiles", type=_count, default=256, metavar="N", help="most tiles of a picture (256)"
     )
     limits.add_argument(
         "--decode-seconds",
         type=_seconds,
         default=2,
         metavar="S",
-        help="processor time to decode a picture (2)",
+        help="maximum processor time to decode a picture (2)",
     )
     limits.add_argument(
         "--body-seconds", type=_seconds, default=10, metavar="S", help="time to receive a body (10)"

@@ -36,12 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch", type=batches, default=(1,), metavar="N,N", help="batch sizes to tune for (1)"
     )
     running.add_argument(
-        "--seconds", type=int, default=60, metavar="S", help="for each batch size at most (60)"
+        "--seconds", type=int, default=60, metavar="S", help="maximum for each batch size (60)"
     )
     carrying = parser.add_argument_group("carrying choices to another machine")
-    carrying.add_argument("--export", metavar="FILE", help="write all choices for this card, JSON")
+    carrying.add_argument("--export", metavar="FILE", help="write all choices for this GPU")
     carrying.add_argument(
-        "--import", dest="given", metavar="FILE", help="take over what --export wrote"
+        "--import", dest="given", metavar="FILE", help="read a file that --export wrote"
     )
     carrying.add_argument("--overwrite", action="store_true", help="replace an existing file")
 

@@ -387,7 +387,9 @@ def _as_array(source: object, name: str) -> Array:
     try:
         return np.asarray(source)
     except Exception as error:  # for example, another library's array on a device
-        raise ImageError(f"{name}: picture: is no array here: {line_of(error)}") from error
+        raise ImageError(
+            f"{name}: picture: cannot be converted to an array: {line_of(error)}"
+        ) from error
 
 
 def path_of(source: object) -> str | None:

@@ -134,7 +134,7 @@ def commands() -> list[str]:
 
 
 def summary(command: str) -> str:
-    """Return the first line of a command's help, which `python -OO` leaves out."""
+    """Return the first line of a command's help, which `python -OO` omits."""
     return (import_module(f"engine.cli.{command}").__doc__ or "").partition("\n")[0]
 
 

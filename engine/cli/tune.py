@@ -1,7 +1,7 @@
 """Choose the fastest algorithms of a network on a GPU ahead of its first run: tune NET.
 
-Without it that happens in the background, while the network already runs. The choices are kept in
-the cache folder, and can be carried to another machine with the same card:
+Without it, that happens in the background while the network already runs. The choices are kept in
+the cache folder, and can be copied to another machine with the same GPU:
 
 engine tune yolov4-tiny --batch 1,8 --precision float16 --export tuned.json
 engine tune --import tuned.json

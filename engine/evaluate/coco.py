@@ -196,7 +196,7 @@ def _rows(top: Sequence[_TopDetections], area: tuple[float, float]) -> tuple[Arr
 
 
 def _accumulate(matches: Sequence[_Match], most: int) -> tuple[Array, Array]:
-    """Return (IoU thresholds, detections): running counts of hits and misses by falling score."""
+    """Return (IoU thresholds, detections): running hits and misses by descending score."""
     order = np.argsort(-np.concatenate([each.scores[:most] for each in matches]), kind="stable")
     hits = np.concatenate([each.hits[:, :most] for each in matches], axis=1)[:, order]
     ignored = np.concatenate([each.ignored[:, :most] for each in matches], axis=1)[:, order]

@@ -22,7 +22,7 @@ _EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 
 def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list[str]) -> Objects:
-    """Read the objects of an annotation; invalid ones are left out and reported in `problems`.
+    """Read the objects of an annotation; invalid ones are skipped and reported in `problems`.
 
     A `size` that differs from the labelled one is reported, too.
     """

@@ -18,7 +18,7 @@ _BEYOND = 0.5  # how far corners may lie outside; 2 would be the flag of a visib
 
 
 def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list[str]) -> Objects:
-    """Read the objects of a label file; invalid lines are left out and reported in `problems`."""
+    """Read the objects of a label file; invalid lines are skipped and reported in `problems`."""
     boxes, class_ids = [], []
     width, height = size
     for class_id, (x, y, w, h) in read_lines(path, len(names), problems):

@@ -154,7 +154,7 @@ class LimitedProtocol(HttpToolsProtocol):
             super().on_message_complete()
             if self.cycle.response_complete:  # before the end of the body
                 self.cycle.more_body = False
-                self._stop_idle_timer()  # it starts anew for the next request
+                self._stop_idle_timer()  # restarted for the next request
             self.cycle.waiting_for_100_continue = False
 
     @property

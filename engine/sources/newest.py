@@ -16,7 +16,7 @@ _LOOK_SECONDS = 0.2  # between two checks whether the caller wants to stop
 
 
 class NewestOfEach(Generic[T]):
-    """Iterate over (number of the source, its newest item); the sources take turns.
+    """Iterate over (number of the source, its newest item), alternating between sources.
 
     A source without a new item is skipped, so a slow or silent one does not delay the others. The
     end of one source goes unnoticed; the iteration ends after the last one. Errors of sources are

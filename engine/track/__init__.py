@@ -1,7 +1,7 @@
 """Track objects in videos.
 
     tracker = Tracker(rate=25)
-    ids = tracker.update(boxes, scores, classes)  # of the next frame, from any detector
+    ids = tracker.update(boxes, scores, classes)  # next frame, from any detector
 
 Scene tracks the results of a detector, and counts what crosses lines and what is in zones.
 """

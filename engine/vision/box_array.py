@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.arrays import Array
 
-_ATTRIBUTES = ("xyxy", "xyxyn", "xywh", "xywhn", "conf", "cls")  # of BoxArray
+_ATTRIBUTES = ("xyxy", "xyxyn", "xywh", "xywhn", "conf", "cls")  # attributes of BoxArray
 
 
 class Values(np.ndarray[Any, np.dtype[Any]]):

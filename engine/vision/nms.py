@@ -28,7 +28,7 @@ _PREFILTER_PAIRS = 1 << 10  # with more pairs, testing for contact first is fast
 
 
 def suppress(boxes: Boxes, suppression: Suppression) -> Boxes:
-    """Drop suppressed boxes; `boxes` are sorted by falling score."""
+    """Drop suppressed boxes; `boxes` are sorted by descending score."""
     return boxes.take(survivors(boxes, suppression))
 
 

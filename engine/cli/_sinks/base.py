@@ -19,7 +19,7 @@ class UndrawnError(ImageError):
 
 @contextmanager
 def drawing(option: str, name: str) -> Iterator[None]:
-    """Turn a MemoryError into an UndrawnError, after which the run goes on."""
+    """Convert a MemoryError to an UndrawnError, after which the run continues."""
     try:
         yield
     except MemoryError:

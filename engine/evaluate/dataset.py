@@ -34,7 +34,7 @@ class Written(Protocol):
     """The records in folders of labels: which picture each file was written for."""
 
     def file_of(self, picture: Path, place: Path) -> Path | None:
-        """Return the label file of a picture, if a record is in `place` or a folder above it."""
+        """Return the label file of a picture, if the record is in a folder above `place`."""
 
     def picture_of(self, file: Path) -> str | None:
         """Return the picture of a label file."""

@@ -28,7 +28,7 @@ class WrittenLabels:
         self._digests = lru_cache(maxsize=256)(lambda folder: LabelDigests(Path(folder)))
 
     def file_of(self, picture: Path, place: Path) -> Path | None:
-        """Return the file that a run wrote for a picture, if a record is in `place` or above it."""
+        """Return the file that a run wrote for a picture, if a folder above `place` records it."""
         identity = self.identity(picture)
         for folder in place.absolute().parents:
             name = self._record(folder).names.get(identity)

@@ -90,7 +90,7 @@ def load(
     orient     apply the EXIF orientation; boxes refer to the upright picture
     max_pixels the maximum number of pixels of a picture (89,478,485, which is 256 MiB of RGB);
                larger pictures are refused before they are decoded
-    lenient    read JPEGs that lack their end, which is otherwise an error; the rest is grey
+    lenient    read truncated JPEGs, which are otherwise an error; the missing part is grey
     decode     "gpu" decodes JPEGs and videos with the engines of the GPU: see docs/gpu.md; "cpu"
                and, for now, "auto" decode them on the CPU, bit-identical as always
     untrusted  decode pictures in processes with limits on processor time and memory; videos are

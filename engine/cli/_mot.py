@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name, truth_file, found_file in pairs:
         tallies[name] = tally(read_tracks(truth_file, is_truth=True), read_tracks(found_file))
     if not any(each.objects for each in tallies.values()):
-        raise InputError(f"{shown(truth)}: has no boxes that count")
+        raise InputError(f"{shown(truth)}: has no boxes to evaluate")
     total = Tally.total(tallies.values())
 
     def save() -> None:

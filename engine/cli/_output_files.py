@@ -19,7 +19,7 @@ from engine.sources.media import Media
 Existing = Literal["refuse", "replace", "resume"]
 
 HINT = "Name another, or add --overwrite"
-HINT_WITH_RESUME = f"{HINT}, or --resume to go on where a run stopped"
+HINT_WITH_RESUME = f"{HINT}, or --resume to continue a stopped run"
 _OTHER_FILES = frozenset(  # in addition to videos and Pillow's picture formats
     (".svg", ".heic", ".heif", ".avif", ".jxl", ".json", ".jsonl", ".csv", ".txt", ".xml", ".zip")
 )

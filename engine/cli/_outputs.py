@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
             "--blur",
             action="append",
             metavar="A,B|all",
-            help="hide these classes in -o and --crops, for good",
+            help="hide these classes in -o and --crops, permanently",
         )
         output.add_argument(
             "--pixelate",
@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
         )
     output.add_argument("--overwrite", action="store_true", help="replace existing files")
     output.add_argument(
-        "--resume", action="store_true", help="go on where a run stopped: with the same command"
+        "--resume", action="store_true", help="continue a stopped run: with the same command"
     )
     output.add_argument(
         "--progress", action="store_true", help="a line of progress in place of the table"
@@ -243,7 +243,7 @@ def _check_resumable(arguments: argparse.Namespace) -> None:
     from engine.files.atomic import stream_number
 
     if _given(arguments, _TRACKS):
-        raise InputError("--track: not with --resume: identities of the other run are not known")
+        raise InputError("--track: not with --resume: identities of the stopped run are unknown")
     if whole := _given(arguments, _WHOLE):
         raise InputError(f"--resume: not with {_options(whole)}, written at the end. Use --jsonl")
     names = [each for each in _RESUMABLE if hasattr(arguments, each)]

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how often to reopen a lost camera or stream (without limit after its first frame)",
     )
     reading.add_argument(
-        "--max-pixels", type=int, metavar="N", help="pixels of a picture (89 million)"
+        "--max-pixels", type=int, metavar="N", help="maximum pixels of a picture (89 million)"
     )
     reading.add_argument(
         "--lenient", action="store_true", help="accept truncated JPEGs; the missing part is grey"
@@ -331,7 +331,7 @@ def _without_results(
 
 
 def _warn_of_outputs(folder: str, count: int) -> None:
-    what = "%s: what this folder of outputs holds is not read, pictures: %d"
+    what = "%s: pictures in this folder of outputs are skipped: %d"
     _log.warning(what, shown(folder), count)
 
 

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CFG",
         help="a file or a name (the bundled model)",
     )
-    parser.add_argument("--cfg", metavar="FILE", help="the same")
+    parser.add_argument("--cfg", metavar="FILE", help="the network's .cfg")
     parser.add_argument("--model", metavar="NAME", help="a network of the zoo (see: models list)")
     parser.add_argument("--size", type=_model.size, metavar="N|WxH", help="instead of the cfg's")
     parser.set_defaults(weights=None, names=None, data=None)  # needed by fill_in()

@@ -123,17 +123,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_count,
         default=64,
         metavar="N",
-        help="pictures in progress; further requests are refused (64)",
+        help="maximum pictures in progress; further requests are refused (64)",
     )
     limits.add_argument(
         "--memory",
         type=_mebibytes,
         default=1024,
         metavar="MIB",
-        help="memory for pictures in progress (1024)",
+        help="maximum memory for pictures in progress (1024)",
     )
     limits.add_argument(
-        "--max-body", type=_mebibytes, default=32, metavar="MIB", help="size of a request (32)"
+        "--max-body",
+        type=_mebibytes,
+        default=32,
+        metavar="MIB",
+        help="maximum size of a request (32)",
     )
     limits.add_argument(
         "--max-pixels",
@@ -143,7 +147,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="maximum pixels of a picture (50 million)",
     )
     limits.add_argument(
-        "--max-tiles", type=_count, default=256, metavar="N", help="most tiles of a picture (256)"
+        "--max-tiles",
+        type=_count,
+        default=256,
+        metavar="N",
+        help="maximum tiles of a picture (256)",
     )
     limits.add_argument(
         "--decode-seconds",
@@ -153,7 +161,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="maximum processor time to decode a picture (2)",
     )
     limits.add_argument(
-        "--body-seconds", type=_seconds, default=10, metavar="S", help="time to receive a body (10)"
+        "--body-seconds",
+        type=_seconds,
+        default=10,
+        metavar="S",
+        help="maximum time to receive a body (10)",
     )
     limits.add_argument(
         "--drain-seconds",

@@ -84,7 +84,7 @@ def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Detections]:
     class_of = {number: class_id for class_id, number in enumerate(truth.categories)}
     if _count_from_one(file.value, truth):
         class_of = {1 + class_id: class_id for class_id in range(len(truth.names))}
-        what = "category_ids count from 1 to 80 without COCO's gaps, and are read so"
+        what = "category_ids count from 1 to 80 without COCO's gaps, and are read that way"
         truth.remarks.append(f"{file.name}: {what}")
     rows: dict[ImageId, _Rows] = {}
     counts: Counter[int] = Counter()
@@ -95,7 +95,7 @@ def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Detections]:
         image_id, score = each.get("image_id"), each.get("score")
         if not isinstance(image_id, (int, str)) or image_id not in known:
             raise InputError(
-                f"{where}: image_id: {_quoted(image_id)} is no picture of {shown(truth.source)}"
+                f"{where}: image_id: {_quoted(image_id)} is not in {shown(truth.source)}"
             )
         if not _is_number(score):
             raise InputError(f"{where}: score: expected a number, got {_quoted(score)}")
@@ -240,10 +240,12 @@ def _objects(
         image_id = each.get("image_id")
         try:
             if not isinstance(image_id, (int, str)) or image_id not in known:
-                raise InputError(f"{where}: image_id: {_quoted(image_id)} is no image")
+                raise InputError(f"{where}: image_id: no image has the id {_quoted(image_id)}")
             class_id = class_of.get(file.integer(each, "category_id"))
             if class_id is None:
-                raise InputError(f"{where}: category_id: {each['category_id']} is no category")
+                raise InputError(
+                    f"{where}: category_id: no category has the id {each['category_id']}"
+                )
             box = _bbox(each, where)
             area = each.get("area", box[2] * box[3])
             if not _is_number(area):
@@ -304,7 +306,7 @@ def _report_unknown_categories(
     if len(unknown) == len(counts):
         raise InputError(f"{message}. {hint}")
     truth.remarks.append(
-        f"{message}. No AP counts these, and others may be of wrong classes. {hint}"
+        f"{message}. These count for no AP, and the others may have wrong classes. {hint}"
     )
 
 

@@ -181,7 +181,7 @@ def _refused(
             f"{shown(str(place))}, for {own} and not for {shown(str(picture))}. "
             f"If the names are right, remove {shown(str(written.record_of(place)))}"
         )
-        yield _remark(source, "left out, which detect wrote for other pictures", refused, example)
+        yield _remark(source, "skipped, which detect wrote for other pictures", refused, example)
 
 
 def _with_others(
@@ -199,7 +199,7 @@ def _with_others(
     if others:
         file, other = next(iter(others.items()))
         what = f"pictures with other labels in a second place: {len(others)}"
-        where = f"such as {shown(str(other))}. What counts is {shown(str(file))}"
+        where = f"such as {shown(str(other))}, which is ignored. {shown(str(file))} is used"
         yield f"{shown(source)}: {what}, {where}"
 
 
@@ -383,5 +383,5 @@ def _objects(
     labels = Counter(zip(objects.class_ids.tolist(), boxes, strict=True))
     if repeated := len(objects.class_ids) - len(labels):
         what = "1 label repeats another" if repeated == 1 else f"{repeated} labels repeat others"
-        remarks.append(f"{shown(str(file))}: {what}: each counts, and no detection finds it twice")
+        remarks.append(f"{shown(str(file))}: {what}: each counts, but a detection matches only one")
     return objects

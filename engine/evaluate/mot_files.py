@@ -38,7 +38,7 @@ def read_tracks(path: Path, *, is_truth: bool = False) -> Tracks:
             continue
         key = values[0], values[1]
         if key in lines:
-            problem = f"identity {key[1]:g} is twice in frame {key[0]:g}"
+            problem = f"identity {key[1]:g} appears twice in frame {key[0]:g}"
             raise InputError(f"{where}: {problem}, see line {lines[key]}")
         lines[key] = number
         rows.append(values[:_COLUMNS])
@@ -89,5 +89,5 @@ def find_pairs(truth: str, found: str) -> Iterator[tuple[str, Path, Path]]:
     names = {each.parent.parent.name for each in truth_path.glob("*/gt/gt.txt")}
     names |= {each.stem for each in truth_path.glob("*.txt")}
     if missing := sorted(names - {each.stem for each in results}):
-        what = "%s: has no results of %d sequences of %s, which do not count, such as %s"
+        what = "%s: has no results for %d sequences of %s, which are not evaluated, such as %s"
         _log.warning(what, shown(found), len(missing), shown(truth), shown(missing[0]))

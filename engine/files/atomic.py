@@ -61,7 +61,7 @@ class NewFile:
         self._overwrite = overwrite
         self._hint = hint
         if "\0" in str(path):
-            raise InputError(f"{shown(str(path))}: cannot be written: a name has no NUL")
+            raise InputError(f"{shown(str(path))}: cannot be written: the name contains a NUL")
         try:
             self._stream = stream_number(path, follows_link=follows_link)
             is_device = self.path.exists() and not self.path.is_file()

@@ -58,4 +58,4 @@ def _flock(file: IO[Any], *, waits: bool, unlocks: bool = False) -> None:
 
 
 def busy(path: Path) -> InputError:
-    return InputError(f"{shown(path)}: another run writes it. Wait for its end")
+    return InputError(f"{shown(path)}: another run is writing it. Wait until it ends")

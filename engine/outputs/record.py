@@ -80,9 +80,8 @@ def forget_file(path: Path) -> None:
 def warn_of_other_classes(name: str) -> None:
     """Warn that a resumed run replaces pictures because of what they hide."""
     _log.warning(
-        "%s: an earlier run has hidden none or other classes in what it wrote of this, which is "
-        "written again, as are others like it. What this run does not hide is visible then, and "
-        "changes that somebody has made since are lost",
+        "%s: an earlier run hid no or other classes here; these outputs, and others like them, are "
+        "rewritten. What this run does not hide becomes visible, and later edits are lost",
         shown(name),
     )
 
@@ -118,7 +117,7 @@ def files_in(folder: str) -> Set[str]:
 
 
 def warn_of_results(folder: str, count: int, hint: str) -> None:
-    what = "%s: holds outputs of another run, which are not read, pictures: %d. %s"
+    what = "%s: pictures that another run wrote are skipped: %d. %s"
     _log.warning(what, shown(folder), count, hint)
 
 

@@ -132,7 +132,7 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
         if not recursive:
             break
     if links and recursive:  # they may form cycles
-        what = "%s: links to folders are left out: %d. Name them, such as %s"
+        what = "%s: links to folders are skipped: %d. Name them, such as %s"
         _log.warning(what, shown(folder), len(links), shown(min(links)))
     if others:
         found = ", ".join(
@@ -148,7 +148,7 @@ def _warn_about_what_is_left_out(folder: str, *, recursive: bool) -> int:
 def warn_about_other_files(folder: str, found: str, pattern: str) -> None:
     """Warn about files in a folder that hold pictures but are read only if named explicitly."""
     _log.warning(
-        "%s: only pictures of a folder are read, left out: %s. Name them, as with a pattern: %s",
+        "%s: only pictures of a folder are read, skipped: %s. Name them, as with a pattern: %s",
         *(shown(folder), found, shown(pattern)),
     )
 
@@ -156,12 +156,11 @@ def warn_about_other_files(folder: str, found: str, pattern: str) -> None:
 def warn_about_inner_folders(folder: str, hint: str) -> None:
     """Warn about pictures in subfolders, which are not read."""
     visited = list(islice(walk(folder), 1, _MAX_FOLDERS + 2))
-    left_out = sum(is_picture(each) for _, _, files in visited for each in files)
-    if left_out:
-        _log.warning(
-            "%s: its sub-folders are left out, pictures in them: %s%d. %s",
-            *(shown(folder), "at least " * (len(visited) > _MAX_FOLDERS), left_out, hint),
-        )
+    skipped = sum(is_picture(each) for _, _, files in visited for each in files)
+    if skipped:
+        least = "at least " * (len(visited) > _MAX_FOLDERS)
+        pictures = f"{least}{skipped} picture{'s' * (skipped != 1)}"
+        _log.warning("%s: subfolders with %s are skipped. %s", shown(folder), pictures, hint)
 
 
 def _pictures_in(folder: str, errors: list[OSError], *, recursive: bool) -> Iterator[str]:
@@ -218,8 +217,7 @@ def _warn_about_folders(pattern: str, folders: Iterable[str], without: Container
     left_out = sum(_is_media(each) and each not in without for each in paths)
     if left_out:
         _log.warning(
-            "%s: folders that match are left out, pictures and videos in them: %d. "
-            "They are read %s",
+            "%s: folders that match are skipped, pictures and videos in them: %d. They are read %s",
             *(shown(pattern), left_out, _inside(pattern)),
         )
 

@@ -34,13 +34,13 @@ class LeftOut:
             what = "%s: archive: has no end marker, so it may have been cut off"
             _log.warning(what, shown(where))
         if self.has_more:
-            what = "%s: archive: what follows its end marker, perhaps another archive, is left out"
+            what = "%s: archive: what follows its end marker, perhaps another archive, is skipped"
             _log.warning(what, shown(where))
         if self.links:
-            what = "%s: links to pictures are left out: %d. Pack files in place of them"
+            what = "%s: links to pictures are skipped: %d. Pack files in place of them"
             _log.warning(what, shown(where), self.links)
         if self.videos:
-            what = "%s: archive: videos are left out: %d. Unpack them to read their frames"
+            what = "%s: archive: videos are skipped: %d. Unpack them to read their frames"
             _log.warning(what, shown(where), self.videos)
         if not self._counts:
             return
@@ -49,7 +49,7 @@ class LeftOut:
         if any(map(needs_extra, self._counts)):
             install = f", or run: {extras.command(EXTRA)}"
         _log.warning(
-            "%s: files in formats that cannot be read are left out: %s. "
+            "%s: files in formats that cannot be read are skipped: %s. "
             "Convert them to JPEG or PNG%s",
             *(shown(where), kinds, install),
         )

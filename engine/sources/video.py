@@ -292,7 +292,7 @@ def live_frames(
         is_endless = limit is None or limit == math.inf
         if failures == 1 and (number or is_endless):
             how_often = "until it is back" if is_endless else f"at most {limit} times"
-            _log.warning("%s. It is opened again, %s", lost, how_often)
+            _log.warning("%s. Reopening it %s", lost, how_often)
         stopped.wait(min(FIRST_PAUSE * 2 ** min(failures - 1, 9), LONGEST_PAUSE))
 
 
@@ -332,11 +332,11 @@ def played_frames(
             on_lost(lost)
             if number > first:
                 if not is_cut:
-                    _log.warning("%s. It is played again, as far as it can be read", lost)
+                    _log.warning("%s. Replaying it up to the damage", lost)
                 is_cut = True
             else:
                 if not is_lost:
-                    _log.warning("%s. It is opened again, until it is back", lost)
+                    _log.warning("%s. Reopening it until it is back", lost)
                 is_lost = True
             stopped.wait(LONGEST_PAUSE)
 

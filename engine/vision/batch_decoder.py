@@ -299,7 +299,9 @@ class _Team:
                 pass
         except BaseException as error:
             if not self._is_ending:
-                _log.warning("decode: a process ended, and threads go on: %s", error or "killed")
+                _log.warning(
+                    "decode: a process ended; decoding continues in threads: %s", error or "killed"
+                )
         for part, segment in asked:
             self.segments.drop(segment)  # the process may still write
             part.answer.set_result(_Answer())
@@ -354,7 +356,9 @@ class _Team:
         with self._lock:
             is_known, self._has_failed = self._has_failed, True
         if not (is_known or self._is_ending):
-            _log.warning("decode: a process does not start, and threads go on: %s", reason)
+            _log.warning(
+                "decode: a process did not start; decoding continues in threads: %s", reason
+            )
 
 
 class _Process:

@@ -29,7 +29,7 @@ _JPEG = b"\xff\xd8\xff"
 # libjpeg fills the rest of a picture with grey at an end marker. Zeros complete a symbol or a
 # segment inside which some files break off.
 _ENDS = (b"\xff\xd9", bytes(64) + b"\xff\xd9")
-LENIENT_HINT = ". To read a JPEG that lacks its end: detect --lenient, load(lenient=True)"
+LENIENT_HINT = ". To read a truncated JPEG: detect --lenient, load(lenient=True)"
 _RAISE_LIMIT = ", or raise the limit: detect --max-pixels, load(max_pixels=...)"
 
 _log = logging.getLogger("engine")
@@ -69,7 +69,7 @@ def decode(
         completed = _decode_completed(content, name, max_pixels=max_pixels, admit=admit)
         if completed is None:
             raise
-        _log.warning("%s: lacks its end: the missing part is grey", name)
+        _log.warning("%s: is truncated: the missing part is grey", name)
         return completed
 
 

@@ -64,12 +64,12 @@ def refuse_missed(
     if sought is None:
         return
     if isinstance(hidden, _Every):
-        what = f"{by} leaves classes out, which would be seen"
+        what = f"{by} omits classes, which would stay visible"
         raise InputError(f"{option} all: {what}. Name those to hide")
     missed = sorted(set(hidden) - set(sought))
     if missed:
         label = shown(names[missed[0]] if missed[0] < len(names) else str(missed[0]))
-        raise InputError(f"{option} {label}: is left out by {by}")
+        raise InputError(f"{option} {label}: is excluded by {by}")
 
 
 class _Every(frozenset[int]):

@@ -91,7 +91,7 @@ def test_a_picture_is_not_taken_for_one_of_another_folder(detect, folder):
     done = detect("elsewhere", *COCO, "--images-json", "truth.json")
     assert done.status == 2
     assert (
-        "elsewhere/000000000009.png: is no picture of --images-json truth.json, which has "
+        "elsewhere/000000000009.png: is not a picture of --images-json truth.json, which has "
         "deep/000000000009.png. The folders of both must be the same"
     ) in done.err
     assert not (folder / "coco.json").exists()
@@ -122,7 +122,7 @@ def test_folders_outside_the_name_and_links_identify_a_picture(tiny_detector, fo
         (
             ["other/9.jpg"],
             ["--images-json", "truth.json"],
-            "other/9.jpg: is no picture of --images-json truth.json",
+            "other/9.jpg: is not a picture of --images-json truth.json",
         ),
         (["val/dog.jpg"], ["--images-json", "no.json"], "no.json: cannot be read"),
     ],
@@ -194,7 +194,7 @@ def test_results_and_data_set_of_a_run_have_the_same_ids(detect, folder):
 def test_a_picture_that_is_named_twice_is_in_the_data_set_once(detect, folder):
     done = detect("val/dog.jpg", "val/dog.jpg", "--coco-dataset", "set.json")
     assert done.status == 0
-    assert "--coco-dataset: val/dog.jpg is there once, not twice" in done.err
+    assert "--coco-dataset: val/dog.jpg is included once, although it was named twice" in done.err
     found = json.loads((folder / "set.json").read_text())
     assert [each["file_name"] for each in found["images"]] == ["dog.jpg"]
 
@@ -237,7 +237,7 @@ def test_an_archive_is_refused_before_its_first_picture(detect, folder, option):
         archive.add(folder / "val/dog.jpg", "cat.jpg")
     done = detect("set.tar", *option.split(), "--images-json=truth.json", "--csv=boxes.csv")
     assert done.status == 2
-    assert "set/cat.jpg: is no picture of --images-json truth.json" in done.err
+    assert "set/cat.jpg: is not a picture of --images-json truth.json" in done.err
     assert not (folder / "boxes.csv").exists()
 
 

@@ -41,7 +41,7 @@ def test_they_are_not_read_and_counted(tree, caplog, name):
         found = kept(name)
     assert [each.removeprefix("./") for each in found] == PICTURES
     told = sorted(each.getMessage().removeprefix("./") for each in caplog.records)
-    what = "holds outputs of another run, which are not read, pictures"
+    what = "pictures that another run wrote are skipped"
     assert told == [
         f"pics/cam2/out: {what}: 2. Name this folder to read them",
         f"pics/crops: {what}: 3. Name this folder to read them",
@@ -70,7 +70,7 @@ def test_files_of_their_own_are_left_out_one_by_one(tree, caplog):
     with caplog.at_level(logging.WARNING, "engine"):
         assert kept("pics/cam1") == kept("pics/cam1/*.jpg") == ["pics/cam1/a.jpg"]
         assert kept("pics") == PICTURES
-    told = "pics/cam1: holds outputs of another run, which are not read, pictures: 1. "
+    told = "pics/cam1: pictures that another run wrote are skipped: 1. "
     assert caplog.messages[0] == told + "Name the files to read them"
     assert kept(str(made)) == [str(made)]
     options = {

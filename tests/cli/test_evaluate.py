@@ -161,8 +161,8 @@ def test_what_a_folder_holds_besides_its_pictures_is_left_out_with_a_line(
     add_file(dataset / "images/predictions.png")
     assert report_of(evaluate, dataset) == before
     told = caplog.text
-    assert "images: its sub-folders are left out, pictures in them: 1. Name one of them" in told
-    assert "images: holds outputs of another run, which are not read, pictures: 1. A list" in told
+    assert "images: subfolders with 1 picture are skipped. Name one of them" in told
+    assert "images: pictures that another run wrote are skipped: 1. A list" in told
 
 
 def test_compared_data_is_saved_for_pycocotools(evaluate, dataset, tmp_path):

@@ -319,7 +319,7 @@ def test_a_jpeg_without_its_end_is_read(folder, command):
     assert "cut.jpg: picture: cannot be decoded" in failed
     assert f"detect {LENIENT}" in failed
     told = run(folder, f"{text} {LENIENT}").err
-    assert told == "cut.jpg: lacks its end: the missing part is grey\n"
+    assert told == "cut.jpg: is truncated: the missing part is grey\n"
 
 
 # ------------------------------------------------------------------ what one command has

@@ -9,7 +9,7 @@ from tests import needs
 from tests.cli.child import engine, engine_here
 from tests.pictures import write_picture, write_video
 
-LEFT = "keeps changed labels under an earlier name of a source: 1"
+LEFT = "keeps edited labels under a source's earlier name: 1"
 HAND = "0 .111 .5 .1 .1\n"
 
 
@@ -66,7 +66,10 @@ def test_corrected_labels_of_names_on_stdin_are_kept_and_the_run_goes_on(detect,
     (tmp_path / "labels/3.txt").unlink()
     done = detect("-", *run, "--overwrite", stdin=listed)
     what = "2 label files were not written: --save-txt labels: with --overwrite would replace"
-    assert (done.status, f"{what} 1.txt, which no run has written as it is" in done.err) == (
+    assert (
+        done.status,
+        f"{what} 1.txt, which was not written by a run or was edited since" in done.err,
+    ) == (
         2,
         True,
     )
@@ -83,7 +86,7 @@ def test_all_corrected_labels_are_counted(detect, tmp_path):
     for number in range(2):
         (tmp_path / f"labels/{number}.txt").write_text(HAND)
     done = detect(*run, "--overwrite")
-    what = "would replace 0.txt and 1 more, which no run has written as they are. Name another"
+    what = "would replace 0.txt and 1 more, which were not written by a run or were edited since"
     assert (done.status, what in done.err) == (2, True)
 
 
@@ -143,6 +146,6 @@ def test_labels_that_were_corrected_after_a_run_was_stopped_are_announced(detect
     (tmp_path / "pics/b.jpg").write_bytes(good)
     (tmp_path / "labels/c.txt").write_text(HAND)
     done = detect(*run, "--resume")
-    what = "leaves label files that somebody has made or changed: 1, such as c.txt"
+    what = "keeps label files not written by a run, or edited since: 1, such as c.txt"
     assert (done.status, what in done.err) == (0, True)
     assert (tmp_path / "labels/c.txt").read_text() == HAND

@@ -73,7 +73,7 @@ def test_the_table_is_printed_though_the_report_cannot_be_written(here, capsys, 
     [
         (["truth", "found", "docs"], "--mot: expected no LIST, DIR or JSON, got 'docs'"),
         (["none.txt", "found/A.txt"], "none.txt: cannot be read: No such file or directory"),
-        (["empty.txt", "found/A.txt"], "empty.txt: has no boxes that count"),
+        (["empty.txt", "found/A.txt"], "empty.txt: has no boxes to evaluate"),
         (["truth", "found", "--curves", "c"], "--curves: not with --mot, whose output is --json"),
         (["truth", "found", "--match-iou", "0.9"], "--match-iou: not with --mot"),
         (["truth", "found", "--json", "found/A.txt"], "--json found/A.txt: would replace a file"),
@@ -90,5 +90,5 @@ def test_sequences_without_results_are_counted(here, caplog):
     (here / "found/B.txt").unlink()
     assert cli.main(["evaluate", "--mot", "truth", "found"]) == 0
     assert caplog.messages == [
-        "found: has no results of 1 sequences of truth, which do not count, such as B"
+        "found: has no results for 1 sequences of truth, which are not evaluated, such as B"
     ]

@@ -347,7 +347,7 @@ def test_labels_that_were_there_before_a_run_belong_to_others(here, detect, more
         "y.txt"
     ]
     status, told = detect(*run, "--overwrite")
-    assert (status, "would replace x.txt, which no run has written" in told) == (2, True)
+    assert (status, "would replace x.txt, which was not written by a run" in told) == (2, True)
     assert mine.read_text() == "0 .5 .5 1 1\n"
     mine.unlink()
     for option in ("--resume", "--overwrite"):
@@ -363,7 +363,9 @@ def test_labels_of_others_are_not_replaced_wherever_they_are(here, detect):
     run = ("pics", "--save-txt", "elsewhere")
     for option in ("--overwrite", "--resume", "--overwrite"):
         status, told = detect(*run, option)
-        is_refused = "would replace x.txt, which no run has written as it is. Name" in told
+        is_refused = (
+            "would replace x.txt, which was not written by a run or was edited since. Name" in told
+        )
         assert (status, is_refused) == ((0, False) if option == "--resume" else (2, True))
         assert mine.read_text() == "0 .5 .5 1 1\n"
 
@@ -382,7 +384,10 @@ def test_labels_that_somebody_has_changed_are_not_replaced(here, detect, change)
             each.unlink()
     mine.write_text(HAND)
     status, told = detect("pics", *run, "--overwrite")
-    assert (status, "would replace y.txt, which no run has written as it is" in told) == (2, True)
+    assert (
+        status,
+        "would replace y.txt, which was not written by a run or was edited since" in told,
+    ) == (2, True)
     assert detect("pics", *run, "--resume")[0] == 0
     assert mine.read_text() == HAND
     mine.unlink()
@@ -427,7 +432,7 @@ def test_damaged_digests_protect_labels(here, detect):
     first, second = digests.read_bytes().splitlines(keepends=True)
     digests.write_bytes(b"[]\n\xff\n" + first + second[:20])
     status, told = detect(*run, "--overwrite")
-    assert (status, "would replace y.txt, which no run has written" in told) == (2, True)
+    assert (status, "would replace y.txt, which was not written by a run" in told) == (2, True)
     (here / "texts" / "y.txt").unlink()
     assert detect(*run, "--overwrite")[0] == 0
     size = digests.stat().st_size
@@ -589,7 +594,7 @@ def test_only_the_outputs_in_a_folder_of_pictures_are_left_out(here, detect, opt
     found, told = read_by(here, detect, source)
     assert found == own
     count = len(there) - len(own)
-    what = f"data/day1: holds outputs of another run, which are not read, pictures: {count}."
+    what = f"data/day1: pictures that another run wrote are skipped: {count}."
     assert (what in told) == bool(count)
 
 

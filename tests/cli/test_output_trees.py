@@ -149,9 +149,7 @@ def test_a_run_does_not_read_its_own_outputs(detect, tree, option):
     again = detect("pics", "--recursive", option, "pics/out", "--overwrite", "--jsonl", "2.jsonl")
     assert again.status == 0
     told = again.err.splitlines()[0]
-    assert (
-        told == f"pics/out: what this folder of outputs holds is not read, pictures: {len(written)}"
-    )
+    assert told == f"pics/out: pictures in this folder of outputs are skipped: {len(written)}"
     assert below(tree / "pics" / "out") == written
     assert len((tree / "2.jsonl").read_text().splitlines()) == len(PICTURES)
 
@@ -162,9 +160,9 @@ def test_a_run_does_not_read_its_own_outputs(detect, tree, option):
 def test_own_pictures_in_a_folder_of_outputs_are_read(detect, tree, option, more):
     """Only what its record names is left out, also by the runs that follow."""
     command = ("pics", "--recursive", option, "pics/cam1")
-    what = "pics/cam1: what this folder of outputs holds is not read, pictures: "
+    what = "pics/cam1: pictures in this folder of outputs are skipped: "
     first = detect(*command)
-    assert (first.status, "is not read" in first.err) == (0, False)
+    assert (first.status, "skipped" in first.err) == (0, False)
     count = len(below(tree / "pics")) - len(PICTURES)
     assert count >= len(PICTURES)  # all of them have outputs
     done = detect(*command, more)

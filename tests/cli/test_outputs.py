@@ -265,7 +265,7 @@ def test_nothing_is_overwritten_unless_asked(detect, tree):
         assert (done.status, done.out) == (2, "")
         (line,) = done.err.splitlines()
         assert "exist" in line
-        assert line.endswith("add --overwrite, or --resume to go on where a run stopped")
+        assert line.endswith("add --overwrite, or --resume to continue a stopped run")
     assert snapshot(tree) == first
     assert detect("two/7.jpg", *outputs, "--overwrite").status == 0
     assert snapshot(tree) != first
@@ -426,7 +426,7 @@ def test_labels_keep_those_next_to_a_folder_of_any_name(detect, tree):
     labels.write_text("mine")
     for source in ("one", str(tree / "one" / "7.jpg")):
         done = detect(source, "--save-txt", "labels", "--overwrite")
-        assert (done.status, "would replace 7.txt, which no run" in done.err) == (2, True)
+        assert (done.status, "would replace 7.txt, which was not" in done.err) == (2, True)
         assert labels.read_text() == "mine"
     labels.unlink()
     for _ in range(2):  # the second run replaces what the first one wrote
@@ -464,7 +464,10 @@ def test_labels_keep_those_of_a_data_set(detect, tree):
     labels = tree / "set" / "labels" / "1.txt"
     labels.write_text("mine")
     done = detect("set/images", "--save-txt", "set/labels", "--overwrite")
-    assert (done.status, "would replace 1.txt, which no run has written" in done.err) == (2, True)
+    assert (done.status, "would replace 1.txt, which was not written by a run" in done.err) == (
+        2,
+        True,
+    )
     (tree / "set" / "images" / "1.txt").touch()  # darknet would read it as labels
     assert detect("set/images", "--save-txt", "set/labels", "--overwrite").status == 2
     assert labels.read_text() == "mine"
@@ -538,7 +541,7 @@ def test_outputs_that_a_search_names_on_stdin_are_not_read(detect, tree):
     names = ["one/7.jpg", *(f"./out/{each}" for each in found)]
     done = detect(*command, stdin="\n".join(names))
     for folder, count in (("out", 1), ("out/crops", len(found) - 1)):
-        what = f"{folder}: what this folder of outputs holds is not read, pictures: {count}"
+        what = f"{folder}: pictures in this folder of outputs are skipped: {count}"
         assert (done.status, what in done.err) == (0, True)
     assert files_below(tree / "out") == found
 

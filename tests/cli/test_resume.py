@@ -271,7 +271,7 @@ def test_two_runs_do_not_write_one_file(command, detect, folder, existing):
         if statuses == (0, 2):
             break
     assert statuses == (0, 2)
-    assert "a.jsonl: another run writes it. Wait for its end" in second.err
+    assert "a.jsonl: another run is writing it. Wait until it ends" in second.err
     lines = (folder / "a.jsonl").read_text().splitlines()
     assert len([json.loads(each) for each in lines]) == COUNT
 

@@ -20,7 +20,7 @@ def test_a_file_that_another_run_made_meanwhile_is_refused(tmp_path, existing):
     path = tmp_path / "a.jsonl"
     output = TextOutput(str(path), existing=existing, incremental=True)
     path.write_text("line\n")
-    with pytest.raises(InputError, match=r"another run writes it\. Wait"):
+    with pytest.raises(InputError, match=r"another run is writing it\. Wait"):
         output.open()
     assert path.read_text() == "line\n"
 
@@ -31,7 +31,7 @@ def test_a_file_that_another_run_writes_is_not_emptied(tmp_path):
     first.open()
     first.write("line\n")
     second = TextOutput(str(path), existing="replace", incremental=True)
-    with pytest.raises(InputError, match="another run writes it"):
+    with pytest.raises(InputError, match="another run is writing it"):
         second.open()
     second.discard()
     first.write("another\n")
@@ -49,7 +49,7 @@ def test_a_run_that_one_output_refuses_changes_no_other(tmp_path, content):
     sinks = [BoxRows(str(rows), existing="replace"), JsonLines(str(lines), existing="replace")]
     progress = Progress(is_wanted=False, as_line=False)
     with (
-        pytest.raises(InputError, match=r"a\.jsonl: another run writes it"),
+        pytest.raises(InputError, match=r"a\.jsonl: another run is writing it"),
         _run._Outputs(sinks, {}, [], progress, Interrupts()).complete(),
     ):
         pass
@@ -66,7 +66,7 @@ def test_other_hard_links_of_a_file_that_is_replaced_are_kept(tmp_path):
     )
     first.open()
     first.write("line\n")
-    with pytest.raises(InputError, match="another run writes it"):
+    with pytest.raises(InputError, match="another run is writing it"):
         second.open()
     second.discard()
     first.keep()
@@ -116,7 +116,7 @@ def test_a_file_that_another_run_has_replaced_meanwhile_is_refused(tmp_path, mon
     def late(earlier):
         with real(earlier):
             if earlier is first._earlier:  # the other run begins while this one writes its copy
-                with pytest.raises(InputError, match="another run writes it"):
+                with pytest.raises(InputError, match="another run is writing it"):
                     second.begin({}, ())
                 seen.append(True)
             yield
@@ -124,7 +124,7 @@ def test_a_file_that_another_run_has_replaced_meanwhile_is_refused(tmp_path, mon
     monkeypatch.setattr(EarlierLines, "_locked", late)
     first.begin({}, ())
     assert seen
-    with pytest.raises(InputError, match="another run writes it"):
+    with pytest.raises(InputError, match="another run is writing it"):
         second.begin({}, ())
     first.finish()
     second.discard()

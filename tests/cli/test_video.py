@@ -76,7 +76,7 @@ def test_labels_of_frames_that_somebody_has_made_are_not_replaced(detect, tree, 
     mine.write_text(hand)
     source, more = ("-", {"stdin": "clip.mp4\n"}) if by_stdin else ("clip.mp4", {})
     done = detect(source, "--save-txt", "labels", "--overwrite", **more)
-    told = "would replace clip_000001.txt, which no run has written as it is"
+    told = "would replace clip_000001.txt, which was not written by a run or was edited since"
     assert (done.status, told in done.err) == (2, True)
     assert mine.read_text() == hand
     mine.unlink()

@@ -155,7 +155,7 @@ def test_labels_of_a_picture_are_those_of_no_other(here, detect):
     truth = dataset.read("pics", ["cat"], labels="lab", written=WrittenLabels())
     (remark,) = truth.remarks
     assert truth.unlabelled == 1
-    assert "label files left out, which detect wrote for other pictures: 1, such as" in remark
+    assert "label files skipped, which detect wrote for other pictures: 1, such as" in remark
     assert "a.jpg and not for pics/a.png. If the names are right, remove " in remark
     assert remark.endswith("lab/.engine-outputs.jsonl")
 
@@ -234,7 +234,7 @@ def test_several_moved_pictures_of_one_name_have_no_labels_but_a_line(here, dete
     shutil.move("p", "away")
     files, remarks = read("away/cam2/day1", labels="lab")
     assert (files, len(remarks)) == ([], 1)
-    assert "left out" in remarks[0]
+    assert "skipped" in remarks[0]
     (here / "lab/.engine-outputs.jsonl").unlink()
     assert read("away/cam2/day1", labels="lab")[0] == ["lab/a.txt"]
 
@@ -245,7 +245,7 @@ def test_labels_of_a_folder_and_not_of_images_are_counted_once(here, detect):
     shutil.copytree("p/day1", "set/images")
     shutil.rmtree("p")
     (remark,) = read("set")[1]
-    assert "label files left out, which detect wrote for other pictures: 2, such as" in remark
+    assert "label files skipped, which detect wrote for other pictures: 2, such as" in remark
 
 
 def test_a_copy_of_a_picture_has_its_labels(here, detect):

@@ -154,9 +154,9 @@ def test_classes_that_do_not_match_are_refused(tmp_path, names, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"image_id": 5}, "annotation 1: image_id: 5 is no image"),
-        ({"image_id": "5"}, "annotation 1: image_id: '5' is no image"),
-        ({"category_id": 5}, "annotation 1: category_id: 5 is no category"),
+        ({"image_id": 5}, "annotation 1: image_id: no image has the id 5"),
+        ({"image_id": "5"}, "annotation 1: image_id: no image has the id '5'"),
+        ({"category_id": 5}, "annotation 1: category_id: no category has the id 5"),
         ({"category_id": "cat"}, "category_id: expected an integer, got 'cat'"),
         ({"category_id": 1.5}, "category_id: expected an integer, got 1.5"),
         ({"bbox": [1, 2, 3]}, "annotation 1: bbox: expected left, top, width, height"),
@@ -198,8 +198,8 @@ def test_malformed_file_is_refused_in_one_line(tmp_path, document, message):
 @pytest.mark.parametrize(
     ("detection", "message"),
     [
-        ({"image_id": 5}, "detection 0: image_id: 5 is no picture of"),
-        ({"image_id": "5"}, "detection 0: image_id: '5' is no picture of"),
+        ({"image_id": 5}, "detection 0: image_id: 5 is not in"),
+        ({"image_id": "5"}, "detection 0: image_id: '5' is not in"),
         ({"score": float("nan")}, "detection 0: score: expected a number, got nan"),
         ({"score": None}, "detection 0: score: expected a number, got 'None'"),
         ({"category_id": None}, "category_id: expected an integer, got 'None'"),
@@ -299,7 +299,7 @@ def test_results_of_cocos_classes_that_are_counted_from_one_are_read_so(tmp_path
     truth = coco_files.GroundTruth("pictures", names, COCO_CATEGORIES, (entry,), [])
     assert found(tmp_path, truth, *ids)[9].class_ids.tolist() == classes
     what = f"{tmp_path}/results.json: category_ids count from 1 to 80 without COCO's gaps"
-    assert truth.remarks == [f"{what}, and are read so"] * (12 in ids)
+    assert truth.remarks == [f"{what}, and are read that way"] * (12 in ids)
 
 
 def test_written_results_give_the_same_report(tmp_path):

@@ -261,7 +261,7 @@ def test_equal_labels_count_each_and_are_reported(tmp_path, lines, what):
     (tmp_path / "a.txt").write_text("\n".join(lines))
     truth = labelled_pictures.read(str(tmp_path), NAMES)
     assert len(truth.entries[0].objects((200, 100)).boxes) == len(lines)
-    told = f"{tmp_path}/a.txt: {what}: each counts, and no detection finds it twice"
+    told = f"{tmp_path}/a.txt: {what}: each counts, but a detection matches only one"
     assert truth.remarks == [told] * bool(what)
     assert not truth.problems
 
@@ -276,7 +276,7 @@ def test_other_labels_in_a_second_place_are_reported(tmp_path, folder):
     (remark,) = labelled_pictures.read(str(tmp_path / folder), NAMES).remarks
     assert remark == (
         f"{tmp_path}/{folder}: pictures with other labels in a second place: 1, such as"
-        f" {tmp_path}/labels/a.txt. What counts is {tmp_path}/{folder}/a.txt"
+        f" {tmp_path}/labels/a.txt, which is ignored. {tmp_path}/{folder}/a.txt is used"
     )
     named = labelled_pictures.read(str(tmp_path / folder), NAMES, labels=str(tmp_path / "labels"))
     assert named.remarks == []

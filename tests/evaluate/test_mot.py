@@ -209,7 +209,7 @@ def test_ground_truth_of_confidence_0_does_not_count(tmp_path):
         ("1.5,1,3,4,5,6\n", "a.txt:1: expected integers up to 1e+15 for frame and identity, got"),
         ("9e30,1,3,4,5,6\n8e30,1,3,4,5,6\n", "a.txt:1: expected integers up to 1e+15 for"),
         ("1,-9007199254740993,3,4,5,6\n", "a.txt:1: expected integers up to 1e+15 for"),
-        ("1,1,3,4,5,6\n1,1,3,4,5,6\n", "a.txt:2: identity 1 is twice in frame 1, see line 1"),
+        ("1,1,3,4,5,6\n1,1,3,4,5,6\n", "a.txt:2: identity 1 appears twice in frame 1, see line 1"),
     ],
 )
 def test_lines_that_cannot_be_read_are_named(tmp_path, monkeypatch, text, message):

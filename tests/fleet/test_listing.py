@@ -208,9 +208,7 @@ def test_tar_files_in_a_folder_are_left_out_and_counted(folder, caplog, store):
     name = f"file://{folder.parent}/mixed" if store else "mixed"
     assert names_in(list_entries([name])) == ["a.png"]
     (record,) = caplog.records
-    assert record.getMessage().startswith(
-        f"{name}: only pictures of a folder are read, left out: 1"
-    )
+    assert record.getMessage().startswith(f"{name}: only pictures of a folder are read, skipped: 1")
     assert record.getMessage().endswith(f" Name them, as with a pattern: '{name}/*'")
     assert names_in(list_entries([f"{name}/*"])) == ["a.png", "m.tar"]
     Path("mixed/a.png").unlink()

@@ -216,7 +216,7 @@ def test_a_source_that_was_away_is_back_within_five_seconds(live, camera, caplog
     back = time.monotonic()
     until(lambda: sources_of(live)[0]["frames"] > before, 25)
     assert time.monotonic() - back < 25  # 0.7 s on an idle machine; the ceiling of a pause is 2 s
-    assert [each for each in caplog.messages if "is opened again" in each]
+    assert [each for each in caplog.messages if "Reopening it" in each]
     assert sum(each.endswith("video: is back") for each in caplog.messages) == 1
     assert "secret" not in caplog.text
 

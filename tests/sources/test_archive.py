@@ -29,7 +29,7 @@ def test_members_in_other_formats_are_counted(tmp_path, caplog, monkeypatch, wit
             assert len(list(archive.extents(str(path), file))) == with_jpeg
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"{path}: files in formats that cannot be read are left out: 2 HEIC, 1 JPEG 2000."
+        f"{path}: files in formats that cannot be read are skipped: 2 HEIC, 1 JPEG 2000."
         f" Convert them to JPEG or PNG, or run: {extras.command('formats')}"
     )
 
@@ -50,7 +50,7 @@ def test_links_to_pictures_are_counted(tmp_path, caplog):
     ]
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"{path}: links to pictures are left out: 2. Pack files in place of them"
+        f"{path}: links to pictures are skipped: 2. Pack files in place of them"
     )
 
 
@@ -62,7 +62,7 @@ def test_videos_are_counted(tmp_path, caplog):
     found = read_items([media_of(str(path))], FrameSelection())
     assert [item.member for item in found] == ["1.jpg"]
     (record,) = caplog.records
-    what = "archive: videos are left out: 2. Unpack them to read their frames"
+    what = "archive: videos are skipped: 2. Unpack them to read their frames"
     assert record.getMessage() == f"{path}: {what}"
 
 
@@ -106,7 +106,7 @@ def test_what_ends_an_archive_early_is_reported(tmp_path, caplog, damage):
         assert last.member == "3.jpg"
     what = f"{path}: archive: has no end marker, so it may have been cut off"
     if damage == "more":
-        what = f"{path}: archive: what follows its end marker, perhaps another archive, is left out"
+        what = f"{path}: archive: what follows its end marker, perhaps another archive, is skipped"
     assert caplog.messages == [what] * (damage in ("end", "more"))
     with path.open("rb") as file:
         found = archive.extents(str(path), file)

@@ -99,7 +99,7 @@ def test_a_pattern_that_folders_match_as_well_goes_into_them_if_recursive(tree, 
     (tree / "linked").symlink_to(tree / "deep" / "er")
     assert found("*") == ["a.PNG", "b.jpg", "clip.mp4", "note.md"]
     assert [record.getMessage() for record in caplog.records] == [
-        "*: folders that match are left out, pictures and videos in them: 2. "
+        "*: folders that match are skipped, pictures and videos in them: 2. "
         "They are read with --recursive or stream(…, recursive=True), or by the pattern '*/**/*.*'"
     ]
     places = list(expand(["*"], recursive=True))
@@ -122,13 +122,13 @@ def test_stars_in_the_middle_leave_no_folder_out(tree, caplog):
     matching = ["deep/day1/day3.jpg", "deep/day2.jpg"]
     assert found("**/day*") == matching
     assert [record.getMessage() for record in caplog.records] == [
-        "**/day*: folders that match are left out, pictures and videos in them: 2. "
+        "**/day*: folders that match are skipped, pictures and videos in them: 2. "
         "They are read with --recursive or stream(…, recursive=True), "
         "or by the pattern '**/day*/**/*.*'"
     ]
     caplog.clear()
     assert found("**/day*", recursive=True) == [*matching, "deep/day1/x.jpg"]
-    assert any("left out: 1 video(s)" in record.getMessage() for record in caplog.records)
+    assert any("skipped: 1 video(s)" in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.parametrize("pattern", ["**", "*/**/*.*", "deep/*/*.bmp", "deep/er/*", "**/*.bmp"])
@@ -165,7 +165,7 @@ def test_links_to_folders_are_counted_and_read_if_named(tree, caplog):
     (place,) = expand(["set"], recursive=True)
     assert place.problem == "set: folder: has no pictures."
     assert [record.getMessage() for record in caplog.records] == [
-        "set: links to folders are left out: 2. Name them, such as set/link"
+        "set: links to folders are skipped: 2. Name them, such as set/link"
     ]
     assert found("set/link") == ["set/link/x.jpg"]
     assert found("set/*/*.jpg") == ["set/link/x.jpg"]
@@ -179,9 +179,9 @@ def test_videos_and_archives_of_a_folder_are_counted(tree, caplog):
     (place,) = expand(["deep/er"])
     assert place.problem == "deep/er: folder: has no pictures."
     assert [record.getMessage() for record in caplog.records] == [
-        ".: only pictures of a folder are read, left out: 2 video(s), 1 .tar file(s). "
+        ".: only pictures of a folder are read, skipped: 2 video(s), 1 .tar file(s). "
         "Name them, as with a pattern: './**'",
-        "deep/er: only pictures of a folder are read, left out: 1 video(s). "
+        "deep/er: only pictures of a folder are read, skipped: 1 video(s). "
         "Name them, as with a pattern: 'deep/er/*'",
     ]
 
@@ -191,7 +191,7 @@ def test_pictures_in_inner_folders_are_counted(tree, caplog):
     found(".")
     (record,) = caplog.records
     assert record.getMessage() == (
-        ".: its sub-folders are left out, pictures in them: 2. "
+        ".: subfolders with 2 pictures are skipped. "
         "They are read with --recursive or stream(…, recursive=True), or by the pattern './**/*.*'"
     )
     assert {"./deep/c.webp", "./deep/er/d.bmp"} <= set(found("./**/*.*"))
@@ -209,7 +209,7 @@ def test_pictures_in_other_formats_are_counted(tree, caplog, monkeypatch):
     found(".", recursive=True)
     (record,) = caplog.records
     assert record.getMessage() == (
-        ".: files in formats that cannot be read are left out: 1 AVIF, 3 HEIC, 1 JPEG 2000."
+        ".: files in formats that cannot be read are skipped: 1 AVIF, 3 HEIC, 1 JPEG 2000."
         f" Convert them to JPEG or PNG, or run: {extras.command('formats')}"
     )
 
@@ -222,7 +222,7 @@ def test_pictures_in_formats_of_an_installed_extra_are_found(tree, caplog, monke
     assert {"5.heic", "6.AVIF", "7.jp2"} < set(names)
     assert not {"8.jxl", "._9.heic"} & set(names)
     told = caplog.text
-    assert "left out: 1 JPEG XL. Convert them to JPEG or PNG" in told
+    assert "skipped: 1 JPEG XL. Convert them to JPEG or PNG" in told
     assert "pip" not in told
 
 

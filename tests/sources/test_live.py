@@ -100,7 +100,7 @@ def test_a_lost_stream_is_opened_again_for_ever_after_growing_pauses(monkeypatch
     assert numbers == [0, 1, 2, 3, 4]
     assert stopped.pauses == [0.5, 1, *[2] * 28]
     assert caplog.messages == [
-        f"{CAMERA}: video: breaks off. It is opened again, until it is back",
+        f"{CAMERA}: video: breaks off. Reopening it until it is back",
         f"{CAMERA}: video: is back",
     ]
 
@@ -122,10 +122,10 @@ def test_a_played_video_that_breaks_off_is_reported_once(monkeypatch, caplog):
     reasons = [f"cut.mp4: video: breaks off after {count} frames" for count in (2, 2, 0, 2, 2, 3)]
     assert [str(each) for each in lost][:6] == reasons
     assert caplog.messages == [
-        f"{reasons[0]}. It is played again, as far as it can be read",
-        f"{reasons[2]}. It is opened again, until it is back",
+        f"{reasons[0]}. Replaying it up to the damage",
+        f"{reasons[2]}. Reopening it until it is back",
         "cut.mp4: video: is back",
-        f"{reasons[3]}. It is played again, as far as it can be read",
+        f"{reasons[3]}. Replaying it up to the damage",
     ]
 
 
@@ -148,7 +148,7 @@ def test_a_stream_that_was_never_there_can_be_tried_for_ever(monkeypatch, caplog
     assert len(failures) == 20
     assert {str(each) for each in failures} == {"rtsp://camera/1: video: breaks off"}
     assert caplog.messages == [
-        "rtsp://camera/1: video: breaks off. It is opened again, until it is back",
+        "rtsp://camera/1: video: breaks off. Reopening it until it is back",
         "rtsp://camera/1: video: is back",
     ]
 
@@ -159,7 +159,7 @@ def test_a_stream_that_was_back_for_a_while_begins_anew(monkeypatch, caplog):
     stopped = Stopped(after=3)
     assert len(list(video.live_frames(CAMERA, stopped=stopped))) == 7
     assert stopped.pauses == [0.5] * 3
-    assert sum("is opened again" in each for each in caplog.messages) == 3
+    assert sum("Reopening it" in each for each in caplog.messages) == 3
 
 
 def test_the_number_of_times_can_be_limited(monkeypatch, caplog):

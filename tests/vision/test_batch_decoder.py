@@ -201,7 +201,7 @@ def test_pixels_above_the_limit_are_not_decoded(decoder):
 
 def test_warnings_are_logged_here(decoder, caplog):
     read(decoder, [NamedBytes("cut.jpg", saved(noise(), "JPEG")[:-200])], lenient=True)
-    assert caplog.messages == ["cut.jpg: lacks its end: the missing part is grey"]
+    assert caplog.messages == ["cut.jpg: is truncated: the missing part is grey"]
 
 
 def test_a_batch_that_exceeds_its_memory_takes_several(monkeypatch):
@@ -249,7 +249,7 @@ def test_a_process_that_ends_is_missed_by_nobody(caplog):
         group.wait()
         assert read(decoder, [content] * 40) == [content] * 40  # a part for each, and two for none
         wait_until(lambda: not team.members)
-        assert "a process ended, and threads go on" in caplog.text
+        assert "a process ended; decoding continues in threads" in caplog.text
         assert len(caplog.messages) == 2
         assert not team.segments.alive
         assert not team.ready

@@ -93,7 +93,7 @@ def test_pictures_are_those_of_this_process(pool, kind, channels):
 
 def test_warnings_of_the_decoder_are_logged_here(pool, caplog):
     pool.read(PICTURES["JPEG without its end"](), "cut.jpg", channels=3, lenient=True)
-    assert caplog.messages == ["cut.jpg: lacks its end: the missing part is grey"]
+    assert caplog.messages == ["cut.jpg: is truncated: the missing part is grey"]
 
 
 def test_pictures_pass_through_the_socket_where_there_are_no_files(monkeypatch):

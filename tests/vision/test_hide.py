@@ -183,9 +183,9 @@ def test_what_the_detector_leaves_out_cannot_be_hidden():
     path = Path(__file__).parents[2] / "docs/parcel.jpg"
     with engine.load(device="cpu") as detector:
         for found in (detector(path, classes=["qr"]), *detector.stream([path], classes=["qr"])):
-            with pytest.raises(InputError, match="blur barcode: is left out by classes"):
+            with pytest.raises(InputError, match="blur barcode: is excluded by classes"):
                 found.hide(blur=["barcode"])
-            with pytest.raises(InputError, match="pixelate all: classes leaves classes out"):
+            with pytest.raises(InputError, match="pixelate all: classes omits classes"):
                 found.plot(pixelate="all")
             assert found.hide(blur=["qr"]).hidden
         with pytest.raises(InputError, match="blur: not with max_detections, which may have"):

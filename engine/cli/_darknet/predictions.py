@@ -57,7 +57,7 @@ class Drawing:
         """Yield the picture, or the names on stdin except those of earlier outputs."""
         for name in files.pictures(picture):
             if picture is None and self._is_result(name):
-                print_stderr(f"{shown(name)}: is an output of a run, which is not read")
+                print_stderr(f"{shown(name)}: is skipped, because a run wrote it")
                 continue
             self._reserved.add_input(name)
             yield name

@@ -67,7 +67,7 @@ class CocoImages:
                     raise InputError(f"{shown(name)}: {what}")
                 if found is not None:
                     return found[0]
-        message = f"{shown(name)}: is no picture of --images-json {shown(self.source)}"
+        message = f"{shown(name)}: is not a picture of --images-json {shown(self.source)}"
         alike = self.last_names.get(PurePath(name).name)
         if alike is not None:
             message += f", which has {shown(alike)}. The folders of both must be the same"
@@ -264,7 +264,10 @@ class CocoDataset(Sink):
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         if not item.frame:
             if item.name in self._names:
-                _log.warning("--coco-dataset: %s is there once, not twice", shown(item.name))
+                _log.warning(
+                    "--coco-dataset: %s is included once, although it was named twice",
+                    shown(item.name),
+                )
                 return
             self._names.add(item.name)
         image_id = self._ids.id_of(item) if self._ids else 1 + len(self._images)

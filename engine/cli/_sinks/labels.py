@@ -93,7 +93,7 @@ class Labels(Sink):
     def finish(self) -> None:
         self._warn_of_labels_left(self._left)
         if self._kept:
-            what = "%s: leaves label files that somebody has made or changed: %d, such as %s"
+            what = "%s: keeps label files not written by a run, or edited since: %d, such as %s"
             _log.warning(what, self._where, len(self._kept), shown(self._kept[0]))
         if count := len(self._refusals):
             files = "label file was" if count == 1 else "label files were"
@@ -141,10 +141,10 @@ class Labels(Sink):
         if changed := [each for each in names if self._digests.is_changed(each)]:
             others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             problem = f"with --overwrite would replace {shown(changed[0])}{others}"
-            what = "as they are. Name another folder, or remove them"
-            if not others:
-                what = "as it is. Name another folder, or remove it"
-            raise InputError(f"{self._where}: {problem}, which no run has written {what}")
+            were, them = ("were", "them") if others else ("was", "it")
+            what = f"which {were} not written by a run or {were} edited since"
+            hint = f"Name another folder, or remove {them}"
+            raise InputError(f"{self._where}: {problem}, {what}. {hint}")
 
     def _left_by(self, source: str, output: str) -> Iterator[tuple[str, str, str]]:
         """Yield a source's edited labels under earlier names."""
@@ -158,7 +158,7 @@ class Labels(Sink):
         if left := list(labels):
             name, source, output = left[0]
             _log.warning(
-                "%s: keeps changed labels under an earlier name of a source: %d, such as %s of %s, "
+                "%s: keeps edited labels under a source's earlier name: %d, such as %s of %s, "
                 "whose labels are now called %s",
                 *(self._where, len(left), shown(name), shown(source), shown(output)),
             )

@@ -154,10 +154,10 @@ def test_a_picture_called_predictions_is_put_back(here, run_names, capsys):
 def test_results_of_an_earlier_run_are_not_read_from_a_list(run_names, capsys):
     assert run_names("set/2.png", "predictions.jpg", "set/1.png") == 0
     shown = capsys.readouterr()
-    assert shown.err == "predictions.jpg: is an output of a run, which is not read\n"
+    assert shown.err == "predictions.jpg: is skipped, because a run wrote it\n"
     assert shown.out.count("Predicted in") == 2
     assert run_names("./predictions.jpg", "set/2.png") == 0
-    assert "./predictions.jpg: is an output" in capsys.readouterr().err
+    assert "./predictions.jpg: is skipped" in capsys.readouterr().err
 
 
 def test_results_are_not_replaced_for_nothing(here, run_names, capsys):

@@ -297,7 +297,7 @@ class Detector:
     def classify(self, source: Any, *, bgr: bool = False) -> Any:
         """Return the Classification of a picture, or a list; a classifier's call does the same."""
         if self.task != "classifier":
-            raise InputError(f"{self._graph.file}: is no classifier. Call the detector itself")
+            raise InputError(f"{self._graph.file}: is not a classifier. Call the detector itself")
         return self(source, bgr=bgr)
 
     @within_memory("detector")

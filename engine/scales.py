@@ -86,16 +86,15 @@ def load(
     measured = scales.cfg, scales.weights
     for own, then, now in zip((cfg, weights), measured, digests(cfg, weights), strict=True):
         if then != now:
-            raise InputError(
-                f"{shown(str(found))}: is of another {shown(str(own))}. Again: {again}"
-            )
+            problem = f"was made for another {shown(str(own))}"
+            raise InputError(f"{shown(str(found))}: {problem}. Make it again: {again}")
     if len(scales.layers) != len(kinds):
         count = f"expected {len(kinds)} layers, got {len(scales.layers)}"
-        raise InputError(f"{shown(str(found))}: {count}. Again: {again}")
+        raise InputError(f"{shown(str(found))}: {count}. Make it again: {again}")
     for number, (kind, each) in enumerate(zip(kinds, scales.layers, strict=True)):
         if each.kind != kind:
             problem = f"layer {number}: expected {kind}, got {shown(each.kind)}"
-            raise InputError(f"{shown(str(found))}: {problem}. Again: {again}")
+            raise InputError(f"{shown(str(found))}: {problem}. Make it again: {again}")
     return scales
 
 
@@ -128,7 +127,7 @@ def read(path: Path) -> Scales:
         layers.append(layer)
     digests = [about.pop(each, "") for each in ("cfg", "weights")]
     if not all(len(each) == _DIGEST for each in digests):
-        raise InputError(f"{name}: expected the digests of cfg and weights: it is not whole")
+        raise InputError(f"{name}: expected the digests of cfg and weights. The file is incomplete")
     return Scales(digests[0], digests[1], tuple(layers), about)
 
 

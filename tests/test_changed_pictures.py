@@ -127,7 +127,7 @@ def test_what_has_the_name_of_a_file_is_not_that_file(detector, source):
         (kept,) = detector.stream([source(stack)], keep_pictures=True)
     np.testing.assert_array_equal(result.plot(array="rgb"), expected.plot(array="rgb"))
     for unkept in (streamed, pickle.loads(pickle.dumps(result))):
-        with pytest.raises(ImageError, match=r"was not kept, .* Pass the picture"):
+        with pytest.raises(ImageError, match=r"was not kept and .* Pass the picture"):
             unkept.plot()
     np.testing.assert_array_equal(kept.plot(array="rgb"), expected.plot(array="rgb"))
 

@@ -462,7 +462,7 @@ def test_a_classifier_refuses_what_only_boxes_have(tiny_classifier, picture, nam
 
 
 def test_a_classifier_and_its_own_call(load, tiny_classifier, picture):
-    with pytest.raises(InputError, match="is no classifier"):
+    with pytest.raises(InputError, match="is not a classifier"):
         load(device="cpu").classify(picture)
     with engine.load(tiny_classifier.cfg, tiny_classifier.weights, device="cpu") as detector:
         assert isinstance(detector.classify(picture), engine.Classification)

@@ -45,7 +45,9 @@ def test_a_byte_order_mark_and_windows_line_ends_are_accepted(files):
 def test_scales_of_other_files_are_refused(files, which):
     files[which].write_bytes(b"changed")
     name = re.escape(str(files[which]))
-    with pytest.raises(InputError, match=rf"is of another {name}\. Again: engine calibrate"):
+    with pytest.raises(
+        InputError, match=rf"was made for another {name}\. Make it again: engine calibrate"
+    ):
         scales.load(None, *files, KINDS)
 
 
@@ -67,7 +69,7 @@ def test_none_is_an_error_that_says_how_to_make_one(files, tmp_path):
 def test_the_layers_must_be_those_of_the_network(files):
     with pytest.raises(InputError, match="expected 4 layers, got 3"):
         scales.load(None, *files, (*KINDS, "yolo"))
-    expected = r"layer 1: expected maxpool, got convolutional\. Again: engine calibrate"
+    expected = r"layer 1: expected maxpool, got convolutional\. Make it again: engine calibrate"
     with pytest.raises(InputError, match=expected):
         scales.load(None, *files, ("convolutional", "maxpool", "yolo"))
 
@@ -87,8 +89,8 @@ def test_the_layers_must_be_those_of_the_network(files):
         (b"engine scales 1\n0 maxpool 1 int8 nan\n", ":2: expected"),
         (b"engine scales 1\n0 maxpool 1 int4 -\n", ":2: expected"),
         (b"engine scales 1\n0 maxpool 1 int8 x\n", ":2: expected"),
-        (b"engine scales 1\ncfg " + b"0" * 64, "it is not whole"),
-        (b"engine scales 1\ncfg " + b"0" * 64 + b"\nweights 12", "it is not whole"),
+        (b"engine scales 1\ncfg " + b"0" * 64, "The file is incomplete"),
+        (b"engine scales 1\ncfg " + b"0" * 64 + b"\nweights 12", "The file is incomplete"),
     ],
 )
 def test_other_content_is_an_error_in_one_line(tmp_path, content, message):

@@ -134,7 +134,7 @@ def _lines(scales: Scales, chosen: Chosen) -> list[str]:
     lines = [*align(rows), ""]
     lines.append(f"relative error of the outputs with all of these in int8: {methods}")
     if not chosen.gains:
-        lines.append("few of the products could be of integers: float layers are faster")
+        lines.append("too few multiplications can use integers: float layers are faster")
     count = len(chosen.ranges.floats)
     kept = f"{count} stay{'s' if count == 1 else ''} float" if count else "none stays float"
     return [*lines, f"limits by {chosen.method}, {kept}: error {chosen.error:.4f}"]

@@ -69,7 +69,7 @@ def _pull(names: list[str]) -> int:
     for model in _found(names):
         try:
             if found := store.local(model):
-                print(f"{found}: is here already")
+                print(f"{found}: is already present")
                 continue
             with progress_of(model) as show:
                 print(store.pull(model, progress=show))
@@ -90,11 +90,10 @@ def _path(names: list[str]) -> int:
         if not model.urls:
             target = store.folder() / model.file
             raise DownloadError(
-                f"{model.name}: is not here: {model.note}. Put the file at {target}"
+                f"{model.name}: no weights on this machine: {model.note}. Put the file at {target}"
             )
-        raise DownloadError(
-            f"{model.name}: is not here. Run: python -m engine models pull {model.name}"
-        )
+        hint = f"Run: python -m engine models pull {model.name}"
+        raise DownloadError(f"{model.name}: no weights on this machine. {hint}")
     print(found)
     return 0
 
@@ -112,7 +111,7 @@ def _verify(names: list[str]) -> int:
             continue
         if state == "missing" and names:
             failures += 1
-            print_stderr(f"Error: {model.name}: is not here")
+            print_stderr(f"Error: {model.name}: no weights on this machine")
         elif state != "missing":
             present += 1
             print(f"{model.name}: {_STATES[state]}")

@@ -143,7 +143,7 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept any name
     def __getattr__(name: str) -> Any:
         """Raise an error that says what to use in place of a missing name of darknet.py."""
         hint = f". {_INSTEAD[name]}" if name in _INSTEAD else ""
-        raise AttributeError(f"{name}: engine.compat.darknet has none{hint}")
+        raise AttributeError(f"{name}: engine.compat.darknet has no such attribute{hint}")
 
 
 def __dir__() -> list[str]:

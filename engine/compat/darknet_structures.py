@@ -149,7 +149,9 @@ class DETECTION:
 
         def __getattr__(self, name: str) -> Any:
             """Raise an error that names the module whose DETECTION lacks a field, such as `uc`."""
-            raise AttributeError(f"{name}: DETECTION of engine.compat.darknet has none")
+            raise AttributeError(
+                f"{name}: DETECTION of engine.compat.darknet has no such attribute"
+            )
 
     @property
     def bbox(self) -> BOX:

@@ -295,6 +295,6 @@ def _files_to_delete(folder: Folder, existing: Set[str]) -> list[str]:
         of_run.add(PLAN)
     others = {each for each in existing if each in (RUN, PLAN) or is_shard_name(each)} - of_run
     if others:
-        problem = f"contains {shown(min(others))}, which is not of a run of the engine"
+        problem = f"contains {shown(min(others))}, which is not from a run of the engine"
         raise InputError(f"{shown(folder.name)}: {problem}. Name another folder")
     return [*sorted(shards), *([RUN] if about else [])]

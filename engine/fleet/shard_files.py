@@ -86,11 +86,11 @@ class ShardFiles:
             table = self.read(shard)
             if rows.are_whole(table, pictures):
                 return table
-            problem = f"its columns or its {pictures} rows are not all there"
+            problem = f"columns or some of its {pictures} rows are missing"
         except (OSError, pa.ArrowException) as error:  # PyArrow raises either for damaged files
             problem = reason(error)
         where = f"{shown(self.folder.name)}: {self.name(shard)}"
-        _log.warning("%s: is damaged, and is made again: %s", where, problem)
+        _log.warning("%s: is damaged and will be rebuilt: %s", where, problem)
         return None
 
     def read(self, shard: int) -> pa.Table:

@@ -96,7 +96,7 @@ def _host_as_sent(host: str) -> str:
     if _NUMERIC.fullmatch(name):
         return str(IPv4Address(name))
     if not _NAME.fullmatch(name):
-        raise ValueError("the host name has a character that no host name has")
+        raise ValueError("the host name has an invalid character")
     return name
 
 

@@ -84,7 +84,7 @@ class CardVideo:
     def check_frame(self, frame: VideoFrame) -> None:
         """Raise if a frame was decoded by FFmpeg in software, or its values are not bytes."""
         if frame.format.name != "cuda":
-            raise _NotForCardError("the card's engine does not support the video")
+            raise _NotForCardError("the GPU's decoder does not support the video")
         kind = frame.sw_format
         if kind is None or kind.name != "nv12":
             found = "its kind of frames" if kind is None else kind.name

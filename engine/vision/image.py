@@ -423,7 +423,7 @@ def read_again(path: str, stamp: Stamp | None, *, orient: bool, lenient: bool = 
     if stamp == NO_FILE:
         hint = "Pass the picture"
         raise ImageError(
-            f"{shown(path)}: picture: was not kept, and did not come by a path. {hint}"
+            f"{shown(path)}: picture: was not kept and was not read from a path. {hint}"
         )
     picture = read(path, orient=orient, lenient=lenient)
     if stamp is not None and picture.stamp != stamp:

@@ -68,7 +68,7 @@ def test_pull_downloads_and_prints_the_path(capsys, server, folder):
     assert (status, out) == (0, f"{folder / 'net.weights'}\n")
     assert err == "net.weights: downloading 0.2 MB\n"
     assert run(capsys, "models", "path", "net") == (0, out, "")
-    assert "is here already" in run(capsys, "models", "pull", "net")[1]
+    assert "is already present" in run(capsys, "models", "pull", "net")[1]
     assert run(capsys, "models", "verify") == (0, "net: as published\n", "")
     assert "here" in run(capsys, "models", "list", "net")[1]
 
@@ -97,7 +97,7 @@ def test_verify_fails_for_damaged_or_named_missing_models(capsys, server, folder
     assert (status, out) == (1, "")
     damaged, missing = err.splitlines()
     assert "sha256: expected" in damaged
-    assert missing == "Error: other: is not here"
+    assert missing == "Error: other: no weights on this machine"
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,16 @@ def test_verify_fails_for_damaged_or_named_missing_models(capsys, server, folder
         (["models", "pul", "yolov4"], 2, "Did you mean 'pull'?"),
         (["models", "pull"], 2, "expected at least one NAME"),
         (["models", "pull", "yolv4"], 2, "Did you mean 'yolov4'?"),
-        (["models", "path", "yolov4"], 3, "is not here. Run: python -m engine models pull yolov4"),
-        (["models", "path", "yolov3-voc"], 3, "is not here: nobody publishes weights; train your"),
+        (
+            ["models", "path", "yolov4"],
+            3,
+            "no weights on this machine. Run: python -m engine models pull yolov4",
+        ),
+        (
+            ["models", "path", "yolov3-voc"],
+            3,
+            "no weights on this machine: nobody publishes weights; train your",
+        ),
         (["models", "path", "yolov4", "yolov3"], 2, "expected one NAME, got 2"),
         (["models", "pull", "yolov3-voc"], 1, "nobody publishes weights"),
         (["info", "yolv4"], 2, "Did you mean 'yolov4'?"),

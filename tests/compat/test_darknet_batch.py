@@ -153,7 +153,7 @@ def test_structures_are_made_without_arguments():
     ],
 )
 def test_missing_names_say_what_to_use(name, instead):
-    with pytest.raises(AttributeError, match=rf"^{name}: .* has none\. .*{instead}"):
+    with pytest.raises(AttributeError, match=rf"^{name}: .* has no such attribute\. .*{instead}"):
         getattr(darknet, name)
     assert not hasattr(darknet, "nothing")
 

@@ -114,7 +114,9 @@ def test_fields_that_detection_heads_leave_empty(found):
     assert (first.mask, first.embeddings) == (None, None)
     assert (first.embedding_size, first.sim, first.track_id) == (0, 0.0, 0)
     for name in ("uc", "points"):
-        with pytest.raises(AttributeError, match=rf"^{name}: .*engine.compat.darknet has none"):
+        with pytest.raises(
+            AttributeError, match=rf"^{name}: .*engine.compat.darknet has no such attribute"
+        ):
             getattr(first, name)
 
 

@@ -303,7 +303,7 @@ def test_files_of_others_with_a_name_of_a_run_are_kept(begin, tmp_path, name, ov
     reasons = {"run.json": "run.json: is damaged, or of another program. Name another folder"}
     expected = reasons.get(name, "contains other files. Name another folder, or pass --overwrite")
     if overwrite:
-        expected = f"contains {name}, which is not of a run of the engine. Name another folder"
+        expected = f"contains {name}, which is not from a run of the engine. Name another folder"
     assert str(refused.value) == f"{file.parent}: {expected}"
 
 
@@ -313,7 +313,7 @@ def test_shards_beyond_those_of_the_run_are_kept(begin, tmp_path):
     begin(3, size=1)
     other = tmp_path / "out" / "shard-000003.jsonl"
     other.write_text("{}")
-    with pytest.raises(InputError, match=r"contains shard-000003\.jsonl, which is not of a run"):
+    with pytest.raises(InputError, match=r"contains shard-000003\.jsonl, which is not from a run"):
         begin(overwrite=True)
     assert other.exists()
 
@@ -330,7 +330,7 @@ def test_a_damaged_shard_is_made_again(begin, form, length, caplog):
     file.write_bytes(file.read_bytes()[:length])
     assert begin(2, size=1, form=form).finished_shards() == {0: (1, 3, 1, 0)}
     (said,) = caplog.messages
-    assert said.startswith(f"{file.parent}: {file.name}: is damaged, and is made again: ")
+    assert said.startswith(f"{file.parent}: {file.name}: is damaged and will be rebuilt: ")
     assert "\n" not in said
 
 
@@ -439,7 +439,7 @@ def test_overwriting_keeps_files_of_the_other_format(begin, tmp_path):
     begin(3, size=1)
     mine = tmp_path / "out" / "shard-000000.jsonl"
     mine.write_text("converted")
-    with pytest.raises(InputError, match=r"contains shard-000000\.jsonl, which is not of a run"):
+    with pytest.raises(InputError, match=r"contains shard-000000\.jsonl, which is not from a run"):
         begin(3, size=1, overwrite=True)
     assert mine.read_text() == "converted"
 
@@ -457,7 +457,7 @@ def test_a_shard_that_lacks_rows_or_columns_is_made_again(begin, form, caplog):
         assert begin(2, form=form).finished_shards() == {}
         files.write(0, whole)
         assert begin(2, form=form).finished_shards() == {0: (2, 3, 2, 0)}
-    assert all("is damaged, and is made again" in each for each in caplog.messages)
+    assert all("is damaged and will be rebuilt" in each for each in caplog.messages)
 
 
 def test_run_without_pictures_is_refused(begin):

@@ -72,7 +72,7 @@ class Layer(_NameAndType):
 
         def __getattr__(self, name: str) -> Any:
             """Raise an error that names the module whose Layer lacks a member of OpenCV's."""
-            raise AttributeError(f"{name}: Layer of engine.compat.cv2_dnn has none")
+            raise AttributeError(f"{name}: Layer of engine.compat.cv2_dnn has no such attribute")
 
 
 class _Compiled(NamedTuple):
@@ -237,7 +237,7 @@ class Net:
 
         def __getattr__(self, name: str) -> Any:
             """Raise an error that names the module whose Net lacks a method of OpenCV's."""
-            raise AttributeError(f"{name}: Net of engine.compat.cv2_dnn has none")
+            raise AttributeError(f"{name}: Net of engine.compat.cv2_dnn has no such attribute")
 
     # ------------------------------------------------------------ where to run
 

@@ -29,4 +29,4 @@ def check(
             if value != only[name]:
                 raise InputError(f"{name}: {where} supports only {only[name]!r}, got {value!r}")
         elif name not in (*known, *unused):
-            raise InputError(f"{name}: is no option of {where}.{suggest(name, known)}")
+            raise InputError(f"{name}: is not an option of {where}.{suggest(name, known)}")

@@ -389,7 +389,9 @@ class YOLO:
         def __getattr__(self, name: str) -> Any:
             """Raise an error that says what to use in place of a missing method."""
             hint = f" {_INSTEAD[name]}" if name in _INSTEAD else ""
-            raise AttributeError(f"{name}: YOLO of engine.compat.ultralytics has none.{hint}")
+            raise AttributeError(
+                f"{name}: YOLO of engine.compat.ultralytics has no such attribute.{hint}"
+            )
 
 
 def _loaded(files: Files, name: str, task: str | None, **options: Any) -> Detector:

@@ -251,7 +251,7 @@ def test_an_error_of_the_device_is_such_a_failure(
     ("field", "value", "reason"),
     [
         ("kind", "p010le", "expected frames of 8 bits in 4:2:0, got p010le"),
-        ("format", "yuv420p", "the card's engine does not support the video"),
+        ("format", "yuv420p", "the GPU's decoder does not support the video"),
     ],
 )
 def test_other_frames_are_for_the_cpu(

@@ -242,10 +242,14 @@ def test_the_blob_decides_over_set_input_shape(detector):
 
 
 def test_a_method_that_is_missing(detector):
-    with pytest.raises(AttributeError, match=r"^dump: Net of engine\.compat\.cv2_dnn has none$"):
+    with pytest.raises(
+        AttributeError, match=r"^dump: Net of engine\.compat\.cv2_dnn has no such attribute$"
+    ):
         detector.dump()
     assert not hasattr(detector, "getMemoryConsumption")
-    with pytest.raises(AttributeError, match=r"^blobs: Layer of engine\.compat\.cv2_dnn has none$"):
+    with pytest.raises(
+        AttributeError, match=r"^blobs: Layer of engine\.compat\.cv2_dnn has no such attribute$"
+    ):
         _ = detector.getLayer(1).blobs
 
 

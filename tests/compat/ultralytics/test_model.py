@@ -262,7 +262,7 @@ def test_sides_are_rounded_up_to_multiples_of_32(model, caplog):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"conff": 0.1}, "conff: is no option.*Did you mean 'conf'"),
+        ({"conff": 0.1}, "conff: is not an option.*Did you mean 'conf'"),
         ({"augment": True}, r"augment: predict\(\) supports only False, got True"),
         ({"conf": 2}, "threshold"),
         ({"classes": ["fish"]}, "fish"),
@@ -497,7 +497,7 @@ def test_what_is_not_here_has_a_line(model):
     assert not hasattr(model, "anything")
     with pytest.raises(InputError, match=r"int8: export\(\) supports only False"):
         model.export(int8=True)
-    with pytest.raises(InputError, match=r"dynamc: is no option .* Did you mean 'dynamic'"):
+    with pytest.raises(InputError, match=r"dynamc: is not an option .* Did you mean 'dynamic'"):
         model.export(dynamc=True)
     with pytest.raises(InputError, match="data: expected a folder, a list or"):
         model.val()

@@ -17,7 +17,7 @@ def test_overrides_are_defaults(model):
     model.overrides["classes"] = [1]
     assert set(model("a.png", max_det=300)[0].boxes.cls.tolist()) == {1}
     model.overrides["max_dett"] = 3
-    with pytest.raises(InputError, match=r"max_dett: is no option .* Did you mean 'max_det'"):
+    with pytest.raises(InputError, match=r"max_dett: is not an option .* Did you mean 'max_det'"):
         model("a.png")
 
 

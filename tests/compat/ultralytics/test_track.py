@@ -155,7 +155,7 @@ def test_what_would_be_ignored_is_refused(model, classifier):
         InputError, match=r"tracker: .*'byte\.yaml'\. Did you mean 'bytetrack\.yaml'"
     ):
         model.track("a.png", tracker="byte.yaml")
-    with pytest.raises(InputError, match=r"gmc: is no option of track\(\)"):
+    with pytest.raises(InputError, match=r"gmc: is not an option of track\(\)"):
         model.track("a.png", gmc=True)
     with pytest.raises(InputError, match=r"track\(\): expected a detector, got a class"):
         classifier.track("a.png")

@@ -35,7 +35,8 @@ def read_truth(
     """Read the pictures and objects of an instances file for a network with the classes `names`.
 
     Categories are mapped to classes by name, or else by the order of their ids if there are as
-    many. The pictures are in the folder `pictures`, by default the folder of the file. Unless
+    many. Two of one name are refused, unless the file has the names of the classes in their order.
+    The pictures are in the folder `pictures`, by default the folder of the file. Unless
     `needs_objects`, the file may lack annotations, as COCO's test sets do.
     """
     file = _JsonFile(source)
@@ -355,6 +356,8 @@ def _match_names(where: str, categories: Sequence[str], names: Sequence[str]) ->
     """Return the class of each category."""
     if not categories:
         raise InputError(f"{where}: categories: expected at least one, got none")
+    if list(categories) == list(names):  # as detect writes them, even if two are alike
+        return list(range(len(names)))
     class_of = {_normalised(name): class_id for class_id, name in reversed(list(enumerate(names)))}
     same = [class_of.get(_normalised(name)) for name in categories]
     known = [class_id for class_id in same if class_id is not None]
@@ -362,7 +365,10 @@ def _match_names(where: str, categories: Sequence[str], names: Sequence[str]) ->
         return known
     twice = [name for name, count in Counter(map(_normalised, categories)).items() if count > 1]
     if twice:
-        raise InputError(f"{where}: categories: two are called {twice[0][:60]!r}")
+        problem = (
+            f"two are called {twice[0][:60]!r}, and the classes have other names or another order"
+        )
+        raise InputError(f"{where}: categories: {problem}. See --names")
     if len(categories) != len(names):
         missing = categories[same.index(None)] if None in same else categories[0]
         hint = suggest(missing, names)

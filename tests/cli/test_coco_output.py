@@ -278,6 +278,21 @@ def test_categories_that_are_matched_in_order_are_announced_once(detect, folder)
     assert line.endswith("count as that: rose = cat, oak = dog, fern = cow. See --names")
 
 
+def test_evaluate_reads_a_data_set_with_several_classes_of_one_name(detect, folder, tiny_detector):
+    (folder / "twice.names").write_text("cat\nCat\ncat\n")
+    by_name = ("--names", "twice.names")
+    done = detect("val/dog.jpg", "--coco-dataset", "set.json", *by_name)
+    assert (done.status, done.err) == (0, "")
+    more = ("--images", "val", "--json", "report.json", *by_name)
+    done = engine_here("evaluate", *tiny_detector.options, "set.json", *more, cwd=folder)
+    assert done.status == 0
+    written = json.loads((folder / "set.json").read_text())["annotations"]
+    counts = [sum(each["category_id"] == number for each in written) for number in (1, 2, 3)]
+    classes = json.loads((folder / "report.json").read_text())["classes"]
+    assert [each["objects"] for each in classes] == counts
+    assert sum(map(bool, counts)) > 1
+
+
 def test_an_annotation_file_without_categories_stops_the_run(detect, folder):
     annotations(folder, [])
     for outputs in (COCO, ["--coco-dataset", "set.json"]):

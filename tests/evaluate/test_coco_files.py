@@ -97,10 +97,26 @@ def test_categories_that_are_matched_in_order_are_announced(
     assert truth.remarks == expected
 
 
-def test_two_categories_of_one_name_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    "names", [["cat", "dog"], ["cat", "dog", "Dog"], ["Dog", "cat", "dog"], ["dog", "Dog", "cat"]]
+)
+def test_two_categories_of_one_name_are_refused(tmp_path, names):
     listed = [{"id": number, "name": name} for number, name in enumerate(["dog", "cat", "Dog"])]
-    with pytest.raises(InputError, match="categories: two are called 'dog'"):
-        read(tmp_path, instances(categories=listed, annotations=[]), ["cat", "dog"])
+    with pytest.raises(InputError, match="categories: two are called 'dog', and the classes have"):
+        read(tmp_path, instances(categories=listed, annotations=[]), names)
+
+
+@pytest.mark.parametrize("has_names", [True, False])
+def test_categories_of_one_name_are_matched_in_order_if_the_classes_have_the_same(
+    tmp_path, has_names
+):
+    names = ["dog", "Dog", "dog", "cat"]
+    listed = [{"id": 9 - number, "name": name} for number, name in enumerate(reversed(names))]
+    annotations = [{"id": 1, "image_id": 9, "category_id": 8, "bbox": [1, 2, 3, 4]}]
+    document = instances(categories=listed, annotations=annotations)
+    truth = read(tmp_path, document, names if has_names else None)
+    assert (truth.categories, truth.remarks) == ((6, 7, 8, 9), [])
+    assert truth.entries[1].objects((20, 10)).class_ids.tolist() == [2]
 
 
 def test_a_file_name_of_two_images_is_announced(tmp_path):

@@ -1,9 +1,12 @@
 """Processes that fork, spawn, share a folder, or have no home folder."""
 
+import contextlib
+import importlib
 import multiprocessing
 import os
 import sys
 import threading
+import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 
@@ -13,6 +16,7 @@ from PIL import Image
 
 import engine
 from engine import ops
+from engine.concurrency import fork_safety
 from engine.errors import EngineError
 from tests.faults.child import ENGINE, run
 from tests.faults.looking import NOISE, look
@@ -138,6 +142,37 @@ def test_a_fork_waits_for_what_another_thread_imports(late, model, tmp_path):
     Image.fromarray(NOISE).save(tmp_path / "street.png")
     end = run(FORK_DURING_AN_IMPORT, late, model.cfg, model.weights, tmp_path / "street.png")
     assert (end.status, end.out, end.err) == (0, "", "")
+
+
+@needs_fork
+def test_only_one_fork_waits_for_an_import_without_end(monkeypatch):
+    monkeypatch.setattr(fork_safety, "_PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr(fork_safety, "_endless", set())
+    is_imported, is_over = threading.Event(), threading.Event()
+
+    class Endless:
+        def find_spec(self, name, path, target=None):
+            if name == "a_program_that_serves":
+                is_imported.set()
+                is_over.wait(SECONDS)
+
+    def serve():
+        with contextlib.suppress(ImportError):
+            importlib.import_module("a_program_that_serves")
+
+    monkeypatch.setattr(sys, "meta_path", [Endless(), *sys.meta_path])
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert is_imported.wait(SECONDS)
+    try:
+        assert forked(lambda: b"first") == b"first"
+        assert fork_safety._endless == {"a_program_that_serves"}
+        begin = time.monotonic()
+        assert forked(lambda: b"second") == b"second"
+        assert time.monotonic() - begin < 2.0
+    finally:
+        is_over.set()
+        thread.join()
 
 
 @needs_fork

@@ -108,7 +108,7 @@ class NamedMedia(NamedTuple):
 
 @dataclass(frozen=True)
 class Feed:
-    """The pictures that a run reads; `total` is None (unknown) for videos and names on stdin."""
+    """The pictures that a run reads; videos and names on stdin have no known `total`."""
 
     sources: Iterable[NamedMedia]
     selection: FrameSelection

@@ -33,7 +33,7 @@ class Tree:
 
 
 def find_tree(name: str, folder: Path | None, where: str) -> Path:
-    """Find the tree that a .cfg in `folder` names; `folder` is None for a .cfg given as text.
+    """Find the tree that a .cfg in `folder` names; a .cfg given as text has no folder.
 
     A .cfg may be untrusted, so a name that leaves the .cfg's folder and the working folder is
     refused before any lookup. Links inside these folders are followed.

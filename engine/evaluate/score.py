@@ -55,7 +55,7 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class ClassScore:
-    """The scores of one class; without objects of the class, average precisions are None.
+    """The scores of a class. A class without objects has None as its average precisions.
 
     COCO's `average_precision` is the mean over ten IoU thresholds; `average_precision_at_iou` is
     the one at `match_iou`, by the same method, and the area under the curve of `ranking`.

@@ -466,7 +466,7 @@ class Inference:
 
 
 def useless_memory(detector: Detector) -> int:
-    """Return the largest --memory in bytes that leaves no room for a picture besides the input."""
+    """Return the largest --memory in bytes with which only the network's input fits, no picture."""
     return _input_bytes(detector) * 8 // 3  # half of the pictures' part, which is three quarters
 
 

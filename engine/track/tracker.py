@@ -37,7 +37,7 @@ _MAX_BOXES = 1000  # best boxes per frame, as memory and time grow quadratically
 _LOW = 0.1  # default minimum score of boxes that continue tracks
 _SIDES = np.array([2, 3, 2, 3])  # width for x and width, height for y and height
 _STEP_DECAY = 0.9  # decay of the longest step between frames, per frame
-_PAUSE = 3  # so many of these steps are a pause, if tracks do not last as long
+_PAUSE = 3  # a gap of this many steps is a pause, if tracks do not last as long
 _TIME_TOLERANCE = 1e-6  # seconds, for rounded timestamps
 
 

@@ -43,7 +43,7 @@ _CODED = b"\x55" * 1024  # data that a decoder consumes only if blocks are missi
 def describe(content: bytes, image: Image.Image | None) -> str | None:
     """Return what is wrong with an encoded picture that could be decoded, or None.
 
-    `image` is None for a JPEG whose decoder has not missed any data.
+    A JPEG whose decoder missed no data needs no `image`.
     """
     if content.startswith(_JPEG):
         return _damage_of_jpeg(content, image)

@@ -138,7 +138,7 @@ def profiled(cv2, cfg, weights, image):
 
 
 def batch(cv2, cfg, weights, image):
-    """A batch of two pictures, of which the first counts."""
+    """A batch of two pictures; only the first counts."""
     net = cv2.dnn.readNetFromDarknet(cfg, weights)
     images = [image, image[:, ::-1]]
     net.setInput(cv2.dnn.blobFromImages(images, 1 / 255, (320, 320), swapRB=True))

@@ -25,7 +25,7 @@ _UNFOLD_BY_WINDOW = 64  # taps from which on a thread per window beats one per v
 
 
 class _Gemm(Algorithm):
-    """What all of them share: weights, and the GEMM of one group."""
+    """The base of these algorithms: their weights, and the GEMM of one group."""
 
     writes_float = True
 

@@ -31,7 +31,7 @@ struct LinesArgs {
 #define LANES (BM / 8)
 #define PIXELS (128 * CONSUMERS / LANES)  // at a time
 
-// The pixel of one of the columns that this block owns; negative if there is none.
+// Returns the pixel of a column of this block; negative if the column or its pixel does not exist.
 template <typename PixelOf> DEVICE int owned_pixel(const Inbox& inbox, int column, PixelOf pixel_of)
 {
     return column < inbox.count * 8 ? pixel_of(inbox.first * 8 + column) : -1;

@@ -259,15 +259,17 @@ def test_a_process_that_ends_is_missed_by_nobody(caplog):
 
 
 def test_idle_processes_end_and_are_started_again(monkeypatch):
-    monkeypatch.setattr(batch_decoder, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(batch_decoder, "WORTHWHILE", 0)
     content = saved(noise(), "JPEG")
     with closing(BatchDecoder()) as decoder, decoder.held():
         started(decoder)
         (group,) = decoder._team._groups
+        # Set after the start: otherwise a process may end before the test sees it.
+        monkeypatch.setattr(batch_decoder, "_IDLE_SECONDS", 0.05)
+        assert_same(read(decoder, [content])[0], image.read(content))
         group.wait(60)
         wait_until(lambda: not decoder._team.members)
         monkeypatch.setattr(batch_decoder, "_IDLE_SECONDS", 60)
-        monkeypatch.setattr(batch_decoder, "WORTHWHILE", 0)
         assert_same(read(decoder, [content])[0], image.read(content))
 
 

@@ -8,7 +8,7 @@ import tarfile
 import pytest
 
 from tests import needs
-from tests.cli.child import engine, engine_here
+from tests.cli.child import engine_here
 from tests.pictures import write_picture, write_video
 from tests.small_models import DETECTOR, write_model
 
@@ -27,8 +27,7 @@ def folder(tmp_path):
 def detect(tiny_detector, folder):
     def run(*arguments, **more):
         names = ["--names", tiny_detector.names, "--threshold", "0.01"]
-        by = engine if more else engine_here  # a child process reads from a real stdin
-        return by("detect", *tiny_detector.options, *names, *arguments, cwd=folder, **more)
+        return engine_here("detect", *tiny_detector.options, *names, *arguments, cwd=folder, **more)
 
     return run
 

@@ -11,7 +11,7 @@ from engine.cli._output_names import OutputNames
 from engine.outputs.record import FILE, OutputRecord, Owned
 from engine.sources.media import media_of
 from tests import needs
-from tests.cli.child import engine, engine_here
+from tests.cli.child import engine_here
 from tests.pictures import write_picture, write_video
 
 LABELS, CROPS, PICTURES = ("labels",), ("crops",), ("pictures",)
@@ -157,9 +157,8 @@ def detect(tiny_detector, here):
     write_video(here / "fr/images/v.mp4", count=3, size=(40, 48))
 
     def run(*arguments, **more):
-        options = [*tiny_detector.options, "--names", tiny_detector.names, "--threshold", "0.01"]
-        by = engine if more else engine_here  # a child process reads from a real stdin
-        return by("detect", *options, *arguments, cwd=here, **more)
+        options = [*tiny_detector.options, "--names", tiny_detector.names, "--threshold", "0.5"]
+        return engine_here("detect", *options, *arguments, cwd=here, **more)
 
     return run
 

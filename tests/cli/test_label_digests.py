@@ -6,7 +6,7 @@ import pytest
 
 from engine.outputs.label_digests import FILE, LabelDigests
 from tests import needs
-from tests.cli.child import engine, engine_here
+from tests.cli.child import engine_here
 from tests.pictures import write_picture, write_video
 
 LEFT = "keeps edited labels under a source's earlier name: 1"
@@ -18,10 +18,8 @@ def detect(tiny_detector, tmp_path):
     names = ["--names", str(tiny_detector.names), "--quiet"]
     words = ["detect", *tiny_detector.options, *names]
 
-    def run(*arguments, stdin=None):
-        if stdin is None:
-            return engine_here(*words, *arguments, cwd=tmp_path)
-        return engine(*words, *arguments, cwd=tmp_path, stdin=stdin)
+    def run(*arguments, **more):
+        return engine_here(*words, *arguments, cwd=tmp_path, **more)
 
     return run
 

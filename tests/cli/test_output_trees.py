@@ -6,7 +6,7 @@ import tarfile
 import pytest
 from PIL import Image
 
-from tests.cli.child import engine, engine_here
+from tests.cli.child import engine_here
 from tests.pictures import write_picture
 
 pytestmark = pytest.mark.slow
@@ -24,9 +24,8 @@ def tree(tmp_path):
 @pytest.fixture
 def detect(tiny_detector, tree):
     def run(*arguments, **more):
-        names = ["--names", tiny_detector.names, "--threshold", "0.01"]
-        by = engine if more else engine_here  # a child process reads from a real stdin
-        return by("detect", *tiny_detector.options, *names, *arguments, cwd=tree, **more)
+        names = ["--names", tiny_detector.names, "--threshold", "0.5"]
+        return engine_here("detect", *tiny_detector.options, *names, *arguments, cwd=tree, **more)
 
     return run
 

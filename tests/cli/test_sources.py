@@ -35,8 +35,7 @@ def tree(tmp_path):
 
 @pytest.fixture
 def detect(tiny_detector, tree):
-    def run(*arguments, **more):
-        by = engine if more else engine_here  # a child process reads from a real stdin
+    def run(*arguments, by=engine_here, **more):
         return by("detect", *tiny_detector.options, *arguments, cwd=tree, **more)
 
     return run
@@ -71,30 +70,24 @@ def test_no_names_on_stdin_are_an_error_as_an_empty_list_is(detect, names):
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM"])
-def test_a_picture_on_stdin_is_refused_once(tiny_detector, tree, kind):
+def test_a_picture_on_stdin_is_refused_once(detect, tree, kind):
     with Image.open(tree / "a.jpg") as picture:
         picture.save(tree / "piped", kind)
-    command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options, "-"]
     with (tree / "piped").open("rb") as piped:
-        done = subprocess.run(
-            command, env=ENVIRONMENT, stdin=piped, capture_output=True, timeout=60
-        )
-    assert (done.returncode, done.stdout) == (2, b"")
-    (line,) = done.stderr.decode().splitlines()
+        done = detect("-", stdin=piped)
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
     assert line == f"Error: -: expected names of pictures, one per line, got a {kind}"
 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])
-def test_an_archive_on_stdin_is_refused(tiny_detector, tree, kind):
+def test_an_archive_on_stdin_is_refused(detect, tree, kind):
     """The first name in a tar ends with NUL, as a name of `find -print0` does."""
     archive = shutil.make_archive(str(tree / "archive"), kind, tree, "a.jpg")
-    command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options, "-"]
     with Path(archive).open("rb") as piped:
-        done = subprocess.run(
-            command, env=ENVIRONMENT, cwd=tree, stdin=piped, capture_output=True, timeout=60
-        )
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.decode() == (
+        done = detect("-", stdin=piped)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == (
         f"Error: -: expected names of pictures, one per line, got a {kind} archive. "
         "Write it to a file, and name that\n"
     )
@@ -118,7 +111,7 @@ def test_names_on_stdin_may_begin_like_a_picture_file(detect, tree):
 
 
 def test_a_name_on_stdin_that_does_not_end_is_refused(detect, tree):
-    done = detect("-", stdin="a" * (3 << 20))
+    done = detect("-", stdin="a" * (3 << 20), by=engine)
     assert (done.status, done.out) == (2, "")
     assert done.err == (
         "Error: -: expected names of pictures, one per line, got a line without end\n"
@@ -156,26 +149,19 @@ def test_names_that_end_with_nul_are_taken_as_they_are(detect, tree, name):
         "a\nb.jpg",
     ],
 )
-def test_the_first_of_the_names_that_end_with_nul_may_be_gone(tiny_detector, tree, gone):
-    done = given_bytes(tiny_detector, tree, os.fsencode(gone) + b"\0./a.jpg\0", "--jsonl", "-")
-    paths = [json.loads(line)["path"] for line in done.stdout.splitlines()]
-    assert (done.returncode, paths[1:]) == (1, ["./a.jpg"])
-    assert b"picture: cannot be read: No such file or directory" in done.stderr
-    assert b"1 of 2 pictures could not be read" in done.stderr
+def test_the_first_of_the_names_that_end_with_nul_may_be_gone(detect, gone):
+    done = detect("-", "--jsonl", "-", stdin=f"{gone}\0./a.jpg\0")
+    paths = [json.loads(line)["path"] for line in done.out.splitlines()]
+    assert (done.status, paths[1:]) == (1, ["./a.jpg"])
+    assert "picture: cannot be read: No such file or directory" in done.err
+    assert "1 of 2 pictures could not be read" in done.err
 
 
-def test_a_compressed_list_on_stdin_is_refused_once(tiny_detector, tree):
+def test_a_compressed_list_on_stdin_is_refused_once(detect):
     content = gzip.compress(b"a.jpg\n" * 50, mtime=0x650A4142)  # which has a line end
-    done = given_bytes(tiny_detector, tree, content)
-    line = b"Error: -: expected names of pictures, one per line, got a gzip archive\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, b"", line)
-
-
-def given_bytes(tiny_detector, tree, content, *options):
-    command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options, "-", *options]
-    return subprocess.run(
-        command, input=content, cwd=tree, env=ENVIRONMENT, capture_output=True, timeout=60
-    )
+    done = detect("-", stdin=content)
+    line = "Error: -: expected names of pictures, one per line, got a gzip archive\n"
+    assert (done.status, done.out, done.err) == (2, "", line)
 
 
 def test_the_first_name_on_stdin_may_arrive_in_parts(tiny_detector, tree):

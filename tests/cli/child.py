@@ -1,6 +1,7 @@
 """Run `python -m engine` in a child process, as a user does, or here, where that shows the same."""
 
 import io
+import json
 import logging
 import os
 import subprocess
@@ -39,6 +40,18 @@ def engine(*arguments, cwd=None, stdin="", timeout=60, **environment):
         timeout=timeout,
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def engines_in_turn(*commands, before="", **keywords):
+    """Run commands in one child process, which writes the status of each to stderr."""
+    program = (
+        f"import json, sys; from engine import cli; {before}\nfor words in json.loads(sys.argv[1]):"
+    )
+    program += " print(cli.main(words), file=sys.stderr)"
+    words = json.dumps([[str(word) for word in command] for command in commands])
+    return subprocess.run(
+        [sys.executable, "-c", program, words], timeout=60, **{"env": ENVIRONMENT, **keywords}
+    )
 
 
 def engine_here(*arguments, cwd=".", stdin=None, encoding="utf-8", **environment):

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ from engine.files.atomic import write_new
 from engine.outputs.record import files_in
 from engine.sources.media import media_of
 from tests import needs
-from tests.cli.child import ENVIRONMENT, engine, engine_here, names_in
+from tests.cli.child import ENVIRONMENT, engine, engine_here, engines_in_turn, names_in
 from tests.pictures import write_picture
 
 pytestmark = pytest.mark.slow
@@ -329,14 +331,15 @@ def test_runs_that_share_a_folder_do_not_replace_each_others_files(tiny_detector
     """Only one of several runs writes a file; the others end with a line that says so."""
     for number in range(12):
         write_picture(tmp_path / "many" / f"{number}.jpg", seed=number)
-    command = ["-m", "engine", "detect", *tiny_detector.options, "many", "--thresh", "0.5"]
+    words = ["detect", *tiny_detector.options, "many", "--thresh", "0.5", "--quiet", option]
+    assert engine_here(*words, "alone", cwd=tmp_path).status == 0
 
-    def run(folder):
-        command_of_all = [sys.executable, *command, option, folder, "--quiet"]
+    def run():
+        command = [sys.executable, "-m", "engine", *words, "shared"]
         pipes = {"stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command_of_all, cwd=tmp_path, env=ENVIRONMENT, **pipes)
+        return subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, **pipes)
 
-    for each in [run("alone"), *(run("shared") for _ in range(3))]:
+    for each in [run() for _ in range(3)]:
         told = each.communicate(timeout=60)[1]
         assert (each.returncode, told) == (0, "") or (
             each.returncode == 2 and re.fullmatch(r"Error: .* exists? already\. .*\n", told)
@@ -612,24 +615,22 @@ def test_a_full_disk_is_one_line(detect, option):
     assert line == "Error: /dev/full: cannot be written: No space left on device"
 
 
-@pytest.mark.parametrize("options", [["-o", "out"], ["-o", "out.png"], ["--json", "out.json"]])
-def test_output_that_does_not_fit_on_the_disk_is_removed(tiny_detector, tree, options):
-    program = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (256, 256));"
-        "from engine import cli; sys.exit(cli.main(sys.argv[1:]))"
-    )
-    command = ["detect", *tiny_detector.options, "--threshold", "0", "--nms", "1", "one"]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *command, *options, "--quiet"],
+def test_output_that_does_not_fit_on_the_disk_is_removed(tiny_detector, tree):
+    words = ["detect", *tiny_detector.options, "--threshold", "0", "--nms", "1", "one", "--quiet"]
+    outputs = (["-o", "out"], ["-o", "out.png"], ["--json", "out.json"])
+    done = engines_in_turn(
+        *([*words, *options] for options in outputs),
+        before="import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (256, 256))",
         cwd=tree,
         env={**ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
     )
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.endswith("cannot be written: File too large")
+    assert (done.returncode, done.stdout) == (0, "")
+    lines = done.stderr.splitlines()
+    assert lines[1::2] == ["1"] * len(outputs)
+    assert len(lines) == 2 * len(outputs)
+    assert all(line.endswith("cannot be written: File too large") for line in lines[::2])
     assert not [path for path in tree.rglob("[!.]*") if path.is_file() and "out" in str(path.name)]
 
 
@@ -667,74 +668,106 @@ def test_device_files_are_written_in_place(detect):
     json.loads(done.out)
 
 
+LINES = ["--json", "--jsonl", "--csv"]
+ROTATIONS = [LINES[at:] + LINES[:at] for at in range(len(LINES))]
+
+
 @pytest.mark.skipif(os.name == "nt", reason="/dev is of POSIX systems")
-@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
-@pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
 @pytest.mark.parametrize(
-    "stream", ["/dev/stdout", "/dev/stderr", "/dev/fd/{}", "//dev//fd/{}", "/proc/self/fd/{}"]
+    ("overwrite", "third"), [([], "/dev/fd/{}"), (["--overwrite"], "/proc/PARENT/fd/{}")]
 )
-def test_a_stream_that_is_redirected_to_a_file_is_written_in_place(
-    tiny_detector, tree, stream, option, overwrite
+@pytest.mark.parametrize("options", ROTATIONS, ids=lambda options: options[0])
+def test_streams_that_are_redirected_to_files_are_written_in_place(
+    tiny_detector, tree, options, overwrite, third
 ):
-    check_written_in_place(tiny_detector, tree, stream, option, overwrite)
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-@pytest.mark.parametrize(
-    "stream",
-    [
-        *("/dev/./fd/{}", "/proc/thread-self/fd/{}", "/proc/PARENT/fd/{}"),
-        *("link", "link-to-link", "streams/{}"),
-    ],
-)
-def test_other_names_of_a_stream_are_written_in_place(tiny_detector, tree, stream):
-    stream = stream.replace("PARENT", str(os.getpid()))  # whose descriptor the engine inherits
-    check_written_in_place(tiny_detector, tree, stream, "--jsonl", ["--overwrite"])
-
-
-def check_written_in_place(tiny_detector, tree, stream, option, overwrite):
-    target = tree / "found"
-    target.write_text("before\n")
-    command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options]
-    with target.open("a") as file:
-        number = file.fileno()
-        (tree / "link").symlink_to(f"/dev/fd/{number}")
-        (tree / "link-to-link").symlink_to("link")
-        (tree / "streams").symlink_to("/dev/fd")
+    if "PARENT" in third and not Path("/proc/self/fd").exists():
+        pytest.skip("needs /proc")
+    third = third.replace("PARENT", str(os.getpid()))  # whose descriptor the engine inherits
+    with redirected(tree, detect_alone(tiny_detector, tree), options) as files:
+        number = files[2].fileno()
+        names = ("/dev/stdout", "/dev/stderr", third.format(number))
+        words = [word for pair in zip(options, names, strict=True) for word in pair]
         done = subprocess.run(
-            [*command, "one", "--quiet", option, stream.format(number), *overwrite],
+            [sys.executable, "-m", "engine", *tiny_detect(tiny_detector), *words, *overwrite],
             cwd=tree,
             env=ENVIRONMENT,
-            stdout=file if stream == "/dev/stdout" else subprocess.PIPE,
-            stderr=file if stream == "/dev/stderr" else subprocess.PIPE,
+            stdout=files[0],
+            stderr=files[1],
             pass_fds=[number],
             timeout=60,
         )
-    assert (done.returncode, done.stdout or b"", done.stderr or b"") == (0, b"", b"")
-    detect_to_file = [*command, "one", "--quiet", option, "alone"]
-    subprocess.run(detect_to_file, cwd=tree, env=ENVIRONMENT, check=True, timeout=60)
-    written, alone = target.read_text(), (tree / "alone").read_text()
-    assert without_milliseconds(written) == "before\n" + without_milliseconds(alone)
+    assert done.returncode == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+@pytest.mark.parametrize("options", ROTATIONS, ids=lambda options: options[0])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("/dev/fd/{}", "//dev//fd/{}", "/proc/self/fd/{}"),
+        ("/dev/./fd/{}", "/proc/thread-self/fd/{}", "streams/{}"),
+        ("link", "link-to-link", "/dev/fd/{}"),
+    ],
+)
+def test_every_name_of_a_stream_is_written_in_place(tiny_detector, tree, names, options, overwrite):
+    with redirected(tree, detect_alone(tiny_detector, tree), options) as files:
+        first, second, _ = (file.fileno() for file in files)
+        (tree / "link").symlink_to(f"/dev/fd/{first}")
+        (tree / "link-to-link-itself").symlink_to(f"/dev/fd/{second}")
+        (tree / "link-to-link").symlink_to("link-to-link-itself")
+        (tree / "streams").symlink_to("/dev/fd")
+        outputs = [
+            word
+            for option, name, file in zip(options, names, files, strict=True)
+            for word in (option, name.format(file.fileno()))
+        ]
+        done = engine_here(*tiny_detect(tiny_detector), *outputs, *overwrite, cwd=tree)
+    assert (done.status, done.out, done.err) == (0, "", "")
+
+
+def tiny_detect(tiny_detector):
+    return ["detect", *tiny_detector.options, "one", "--quiet"]
+
+
+def detect_alone(tiny_detector, tree):
+    """Return what each option writes to a file of its own."""
+    names = {option: tree / f"alone{option}" for option in LINES}
+    words = [word for pair in names.items() for word in pair]
+    assert engine_here(*tiny_detect(tiny_detector), *words, cwd=tree).status == 0
+    return {option: path.read_text() for option, path in names.items()}
+
+
+@contextmanager
+def redirected(tree, alone, options):
+    """Open a file with a line in it for each option; afterwards the option's output follows."""
+    paths = [tree / f"found{option}" for option in options]
+    with ExitStack() as stack:
+        files = []
+        for path in paths:
+            path.write_text("before\n")
+            files.append(stack.enter_context(path.open("a")))
+        yield files
+    for path, option in zip(paths, options, strict=True):
+        written = without_milliseconds(path.read_text())
+        assert written == "before\n" + without_milliseconds(alone[option]), option
 
 
 @pytest.mark.skipif(os.name == "nt", reason="/dev is of POSIX systems")
-@pytest.mark.parametrize("stream", ["/dev/stdout", "/dev/./fd/1", "link"])
-@pytest.mark.parametrize("other", ["-", "/dev/fd/1", "found"])
-def test_two_outputs_do_not_go_to_one_stream(tiny_detector, tree, stream, other):
+def test_two_outputs_do_not_go_to_one_stream(tiny_detector, tree):
     (tree / "link").symlink_to("/dev/stdout")
-    options = ["--jsonl", stream, "--csv", other, "--overwrite"]
+    words = ["detect", *tiny_detector.options, "one", "--overwrite"]
+    pairs = product(["/dev/stdout", "/dev/./fd/1", "link"], ["-", "/dev/fd/1", "found"])
     with (tree / "found").open("w") as file:
-        done = subprocess.run(
-            [sys.executable, "-m", "engine", "detect", *tiny_detector.options, "one", *options],
+        done = engines_in_turn(
+            *([*words, "--jsonl", stream, "--csv", other] for stream, other in pairs),
             cwd=tree,
-            env=ENVIRONMENT,
             stdout=file,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
         )
     message = "Error: --jsonl and --csv: expected different files, got one\n"
-    assert (done.returncode, done.stderr) == (2, message)
+    assert (done.returncode, done.stderr) == (0, f"{message}2\n" * 9)
     assert not (tree / "found").read_text()
 
 
@@ -747,7 +780,7 @@ def test_two_outputs_may_go_to_the_null_device(tiny_detector, tree):
 
 
 def test_no_table_is_printed_between_the_lines_of_a_stream(detect):
-    done = detect("one", "--jsonl", "/dev/stdout", by=engine)
+    done = detect("one", "--jsonl", "/dev/stdout")
     assert done.status == 0
     for line in done.out.splitlines():
         json.loads(line)

@@ -17,6 +17,13 @@ from tests.lanes import slow_except
 pytestmark = needs.shared("models", "images")
 
 FAST = ("detection_model", "rows_of_columns")
+EVERY_PICTURE = "detection_model"
+# Other programs only use the same functions in other ways: pictures with no, few and many boxes.
+FEW_PICTURES = {
+    "yolov3-tiny": [2],
+    "yolo-fastest-1.1-coco": [1, 4],
+    "yoloface-500k-v1": [0, 1],
+}
 
 
 def without_opencv():
@@ -44,9 +51,23 @@ def test_a_program_finds_what_it_finds_with_opencv(name, network):
     files = files_of(network)
     expected = FIGURES["programs"][name][network]
     assert len(expected) == 10
-    for picture in networks.pictures()[: 10 if name in FAST else 3]:
+    numbers = range(10) if name == EVERY_PICTURE else FEW_PICTURES[network]
+    for picture in (networks.pictures()[number] for number in numbers):
         found = PROGRAMS[name](without_opencv(), *files, networks.read(picture))
         assert_same_boxes(found, expected[picture.name])
+
+
+def test_few_pictures_have_no_few_and_many_boxes():
+    names = [picture.name for picture in networks.pictures()]
+    for by_network in FIGURES["programs"].values():
+        counts = [
+            len(by_network[network][names[number]])
+            for network, numbers in FEW_PICTURES.items()
+            for number in numbers
+        ]
+        assert min(counts) == 0
+        assert max(counts) > 10
+        assert 1 in counts
 
 
 def test_the_recorded_figures_hold_boxes():

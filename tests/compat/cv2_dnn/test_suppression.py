@@ -82,13 +82,13 @@ def test_a_class_for_each_box():
 
 @pytest.mark.slow
 def test_many_boxes_take_little_time():
-    """One by one, 20,000 boxes of which most survive took minutes."""
+    """One by one, 20,000 boxes of which most survive took minutes; the time is quadratic."""
     random = np.random.default_rng(0)
-    boxes = np.hstack([random.uniform(0, 5000, (20_000, 2)), np.full((20_000, 2), 9.0)])
+    boxes = np.hstack([random.uniform(0, 3200, (8000, 2)), np.full((8000, 2), 9.0)])
     start = perf_counter()
-    kept = cv2_dnn.NMSBoxes(boxes, random.random(20_000), 0.0, 0.3)
-    assert 10_000 < len(kept) < 20_000
-    assert perf_counter() - start < 120
+    kept = cv2_dnn.NMSBoxes(boxes, random.random(8000), 0.0, 0.3)
+    assert 4000 < len(kept) < 8000
+    assert perf_counter() - start < 18
 
 
 NAN, INF = float("nan"), float("inf")

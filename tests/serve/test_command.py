@@ -16,10 +16,10 @@ from PIL import Image
 
 from engine import extras
 from tests import needs
-from tests.cli.child import ENVIRONMENT, engine
+from tests.cli.child import ENVIRONMENT, engine, engine_here
 from tests.lanes import slow, slow_except
 from tests.serve.child_server import SIGNALS
-from tests.serve.running import until
+from tests.serve.running import Server, until
 from tests.serve.test_limits import HEAD, answer_in
 
 
@@ -188,11 +188,22 @@ def test_server_ends_under_load(start, pictures):
 # ------------------------------------------------------------ what keeps it from starting
 
 
+@pytest.fixture
+def serve(monkeypatch, model):
+    """Run the command in this process, as far as it would begin to answer."""
+
+    def started(*_):
+        raise AssertionError("the server has started")
+
+    monkeypatch.setattr(Server, "serve_on", started)
+    return lambda *options, files=model.options: engine_here("serve", *files, *options)
+
+
 @pytest.mark.slow
-def test_port_in_use_is_reported(model):
+def test_port_in_use_is_reported(serve):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        done = engine("serve", *model.options, "--port", port)
+        done = serve("--port", port)
     assert (done.status, done.out) == (2, "")
     assert done.err == f"Error: --host 127.0.0.1 --port {port}: address already in use\n"
 
@@ -226,8 +237,8 @@ def test_port_in_use_is_reported(model):
         slow((["--batch", 0], "batch: expected an integer of 1 or more, got 0")),
     ],
 )
-def test_invalid_options_are_refused(model, options, reason):
-    done = engine("serve", *model.options, *options)
+def test_invalid_options_are_refused(serve, options, reason):
+    done = serve(*options)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith("Error: ")
     assert reason in done.err
@@ -235,7 +246,7 @@ def test_invalid_options_are_refused(model, options, reason):
 
 
 @pytest.mark.parametrize("kind", slow_except(["weights"], ["weights", "scales", "token", "video"]))
-def test_access_log_adds_nothing_to_a_file_that_is_read(model, tmp_path, kind):
+def test_access_log_adds_nothing_to_a_file_that_is_read(serve, model, tmp_path, kind):
     """The scales of int8 are next to the weights, and a link to a file is that file."""
     needs.package("av")
     video, token = tmp_path / "street.mp4", tmp_path / "token"
@@ -247,7 +258,7 @@ def test_access_log_adds_nothing_to_a_file_that_is_read(model, tmp_path, kind):
     log.symlink_to(read)
     before = read.read_bytes() if read.exists() else None
     options = ["--token-file", token, "--source", video, "--precision", "int8"]
-    done = engine("serve", *model.options, *options, "--port", 0, "--access-log", log)
+    done = serve(*options, "--port", 0, "--access-log", log)
     assert (done.status, done.out) == (2, "")
     assert done.err == f"Error: --access-log {log}: would add lines to a file that is read\n"
     assert (read.read_bytes() if read.exists() else None) == before
@@ -264,8 +275,8 @@ def test_access_log_goes_on_in_the_file_of_an_earlier_run(start, tmp_path):
 
 
 @pytest.mark.slow
-def test_network_without_pictures_is_refused(tiny_recurrent):
-    done = engine("serve", *tiny_recurrent.options, "--port", 0)
+def test_network_without_pictures_is_refused(serve, tiny_recurrent):
+    done = serve("--port", 0, files=tiny_recurrent.options)
     assert done.status == 2
     assert done.err == "Error: serve: expected a detector or a classifier, got another network\n"
 

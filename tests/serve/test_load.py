@@ -1,12 +1,14 @@
 """A short run of the server's load test in tools/."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from engine.bundled import default_model
 from tests import needs
 from tests.cli.child import ENVIRONMENT
 from tools.load.clients import is_same
@@ -23,8 +25,14 @@ TOOL = ROOT / "tools" / "load_serve.py"
 def test_overload_is_refused_without_wrong_answers(tmp_path):
     # On a busy machine the measured capacity is too low and answers are late, so double load and
     # the time of refusals are checked in the long form only.
-    options = ["--seconds", "0.3", "--overload", "2", "--queue", "8"]
+    options = ["--seconds", "0.3", "--overload", "1", "--queue", "8"]
     options += ["--times", "5", "--in-time", "50"]
+    # Each of 64 clients needs an answer, however long the network takes.
+    model = default_model()
+    cfg = tmp_path / model.cfg.name
+    text = model.cfg.read_text(encoding="utf-8")
+    cfg.write_text(re.sub(r"(?m)^(width|height)=.*", r"\1=224", text), encoding="utf-8")
+    options += ["--cfg", cfg, "--weights", model.weights, "--names", model.names]
     done = subprocess.run(
         [sys.executable, TOOL, *options, "--json", tmp_path / "rows.json"],
         env=ENVIRONMENT,

@@ -20,12 +20,13 @@ from tests.pictures import write_picture
 
 pytestmark = pytest.mark.slow
 
-COUNT = 40
+COUNT = 12
+LONG = 40  # pictures of a run that is stopped before it ends
 
 
 @pytest.fixture
-def folder(tmp_path):
-    for number in range(COUNT):
+def folder(tmp_path, request):
+    for number in range(getattr(request, "param", COUNT)):
         write_picture(tmp_path / f"pics/{number % 3}/{number:03}.jpg", seed=number)
     return tmp_path
 
@@ -68,6 +69,7 @@ def contents(folder):
     return found
 
 
+@pytest.mark.parametrize("folder", [LONG], indirect=True)
 def test_a_killed_run_is_completed_exactly(command, detect, folder):
     assert detect(*ALL, "--quiet").status == 0
     expected = contents(folder)
@@ -84,7 +86,7 @@ def test_a_killed_run_is_completed_exactly(command, detect, folder):
     os.kill(run.pid, signal.SIGKILL)
     assert run.wait(60) == -signal.SIGKILL
     done_before = len(list((folder / "labels").rglob("*.txt")))
-    assert 5 <= done_before < COUNT
+    assert 5 <= done_before < LONG
     for name in ("a.csv", "a.jsonl"):
         with (folder / name).open("ab") as file:  # a line that was cut off
             file.write(b'{"path": "pics/0/0')
@@ -97,7 +99,7 @@ def test_a_killed_run_is_completed_exactly(command, detect, folder):
     again = detect(*ALL, "--resume")
     assert (again.status, again.out) == (0, "")
     outputs = "drawn, a.jsonl, a.csv, labels, crops"
-    assert again.err == f"nothing left to do, {COUNT} done before: {outputs}\n"
+    assert again.err == f"nothing left to do, {LONG} done before: {outputs}\n"
     assert contents(folder) == expected
 
 
@@ -250,6 +252,7 @@ def test_a_file_of_somebody_else_is_kept(detect, folder, name):
     assert "line 1: expected a line that this command writes" in done.err
 
 
+@pytest.mark.parametrize("folder", [LONG], indirect=True)
 @pytest.mark.parametrize("existing", ["--resume", "--overwrite"])
 def test_two_runs_do_not_write_one_file(command, detect, folder, existing):
     options = ["--jsonl", "a.jsonl", existing, "--quiet"]
@@ -273,7 +276,7 @@ def test_two_runs_do_not_write_one_file(command, detect, folder, existing):
     assert statuses == (0, 2)
     assert "a.jsonl: another run is writing it. Wait until it ends" in second.err
     lines = (folder / "a.jsonl").read_text().splitlines()
-    assert len([json.loads(each) for each in lines]) == COUNT
+    assert len([json.loads(each) for each in lines]) == LONG
 
 
 def test_a_name_that_is_not_utf8_is_done_once(detect, folder):

@@ -70,7 +70,7 @@ def write_broken(folder, good):
 def good(tmp_path_factory):
     folder = tmp_path_factory.mktemp("good")
     kinds = ("jpg", "png", "bmp", "gif", "webp")
-    return {kind: write_picture(folder / f"x.{kind}", size=(320, 240)) for kind in kinds}
+    return {kind: write_picture(folder / f"x.{kind}", size=(160, 120)) for kind in kinds}
 
 
 def folder_of(path, good, count):
@@ -113,4 +113,4 @@ def test_980_results_20_reasons_and_flat_memory(tiny_detector, tmp_path, good):
     assert sum("detections" in line for line in lines) == 980
     assert sum("error" in line for line in lines) == 20
     assert len(list((tmp_path / "many.jsonl.labels").glob("[!.]*"))) == 980
-    assert memory_of_many < memory_of_few + 20 * 1024  # KiB; the pictures are 220 MiB
+    assert memory_of_many < memory_of_few + 20 * 1024  # KiB; the pictures are 54 MiB

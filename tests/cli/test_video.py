@@ -235,7 +235,7 @@ def interrupted(detect, monkeypatch):
 def test_an_interrupted_video_is_annotated_again(
     interrupted, detect, tree, outputs, overwrite, number
 ):
-    run = ("clip.mp4", *outputs, "--threshold", "0.2")
+    run = ("clip.mp4", *outputs, "--threshold", "0.5")
     assert detect(*run).status == 0
     expected = contents(tree)
     if overwrite:

@@ -35,8 +35,11 @@ TOOLS = sorted(
 )
 
 ZOO = {"pull", "path", "--model"}  # need downloaded weights
-# Instead of the printed durations.
-BRIEFLY = {"benchmark": ["--seconds", "0", "--warm-up", "0", "--size", "64"]}
+# Instead of the printed durations, and of networks of full size.
+BRIEFLY = {
+    "benchmark": ["--seconds", "0", "--warm-up", "0", "--size", "32"],
+    "calibrate": ["--size", "64"],
+}
 
 
 @pytest.fixture

@@ -284,7 +284,7 @@ def test_results_of_a_video_tell_their_frames_as_the_command_does(
     monkeypatch.chdir(tmp_path)
     write_video(tmp_path / "street.mp4", count=6)
     write_picture(tmp_path / "a.png")
-    detector = load(device="cpu", threshold=0.01)
+    detector = load(device="cpu", threshold=0.3)
     results = list(detector.stream(["street.mp4", "a.png"], keep_pictures=True))
     frames = [each.frame and (each.frame.number, each.frame.seconds) for each in results]
     assert frames == [*((number, number / 10) for number in range(6)), None]
@@ -292,7 +292,7 @@ def test_results_of_a_video_tell_their_frames_as_the_command_does(
     assert {row[-1] for row in results[2].to_csv()} == {2}
     crops = [path.name for each in results for path in each.save_crop("crops")]
     assert len(crops) == sum(map(len, results))
-    names = ["--names", str(tiny_detector.names), "--threshold", "0.01", "--crops", "other"]
+    names = ["--names", str(tiny_detector.names), "--threshold", "0.3", "--crops", "other"]
     words = ["detect", *tiny_detector.options, *names, "street.mp4", "a.png", "--quiet"]
     assert cli.main([*words, "--jsonl", "rows"]) == 0
     rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]

@@ -256,9 +256,9 @@ def test_all_pipelined_requests_are_answered_in_order(detector, pictures, offer)
     picture = HEAD + offer + b"Content-Length: %d\r\n\r\n" % len(pictures[0]) + pictures[0]
     with serving(detector) as server:
         with plugged(server) as (plug, lines):
-            plug.sendall(b"".join(picture + head % number for number in range(500)))
+            plug.sendall(b"".join(picture + head % number for number in range(150)))
             plug.shutdown(socket.SHUT_WR)
-            for number in range(500):
+            for number in range(150):
                 assert answer_in(lines)[0] == 200
                 status, _, content = answer_in(lines)
                 assert status == 404
@@ -322,7 +322,7 @@ def test_unread_answer_is_given_up(detector):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "darwin", reason="loopback has one address on macOS")
 def test_unread_answers_of_one_address_leave_the_queue_to_others(detector, pictures):
-    picture = noise(2500, 2000)
+    picture = noise(1800, 1500)
     with serving(detector, queue=4, response_seconds=60) as server, ExitStack() as stack:
         for number in range(6):
             plug = server.plug(source="127.0.0.2")

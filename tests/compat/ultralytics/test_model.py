@@ -447,7 +447,7 @@ def test_no_two_crops_share_a_name(model, folder, exist_ok):
     for number, path in enumerate(["p/x-2.jpg", "p/x.jpg", *names]):
         write_picture(folder / path, (100, 50), seed=number)
     sources = ["p/x-2.jpg", "p/x.jpg", *names]
-    found = model(sources, save_crop=True, exist_ok=exist_ok, conf=0.01)
+    found = model(sources, save_crop=True, exist_ok=exist_ok, conf=0.2)
     assert len(list(folder.glob("runs/detect/predict/crops/*/*"))) == sum(
         len(each.result.crops()) for each in found
     )

@@ -11,7 +11,7 @@ from engine.benchmark import chart
 from tests import needs
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
-from tests.cli.child import engine
+from tests.cli.child import engine_here
 from tests.pictures import write_picture, write_video
 from tests.small_models import SMALLEST, write_model
 
@@ -32,7 +32,7 @@ def test_a_network_that_no_picture_fits_is_timed_with_arrays(tmp_path, capsys):
 
 def test_stages_of_every_batch_and_the_environment(tiny_detector):
     files = [tiny_detector.cfg, tiny_detector.weights]
-    done = engine("benchmark", *files, "--batch", "1,2", "--workers", "2", *QUICK)
+    done = engine_here("benchmark", *files, "--batch", "1,2", "--workers", "2", *QUICK)
     assert (done.status, done.err) == (0, "")
     head, _, headings, *rows = done.out.splitlines()
     assert head.startswith("net.cfg, input 3 x 48 x 64, float32, cpu:1: ")
@@ -49,7 +49,7 @@ def test_stages_of_every_batch_and_the_environment(tiny_detector):
 
 
 def test_a_network_of_the_zoo_needs_no_weights(tmp_path):
-    done = engine(
+    done = engine_here(
         *("benchmark", "yolov3-tiny", "--size", "32", "--json", "-", *QUICK),
         ENGINE_CACHE=str(tmp_path),
     )
@@ -70,7 +70,7 @@ def test_a_network_of_the_zoo_needs_no_weights(tmp_path):
 @pytest.mark.slow
 def test_tables_of_ops_and_of_peers_numbers_and_a_plot(tiny_detector, tmp_path):
     write_picture(tmp_path / "dog.png")
-    done = engine(
+    done = engine_here(
         *("benchmark", "--cfg", tiny_detector.cfg, "--weights", tiny_detector.weights),
         *("--layers", "--peers", "--image", "dog.png", "--json", "all.json", "--plot", "all.png"),
         *QUICK,

@@ -9,7 +9,7 @@ import pytest
 
 from engine import cli
 from engine.errors import EngineError
-from tests.cli.child import engine
+from tests.cli.child import engine_here
 from tests.pictures import write_picture
 
 
@@ -26,14 +26,16 @@ def picture(tmp_path_factory):
 
 
 def test_runs_that_agree(tiny_detector, picture):
-    done = engine("compare", picture, tiny_detector.cfg, tiny_detector.weights, "--second", "cpu")
+    done = engine_here(
+        "compare", picture, tiny_detector.cfg, tiny_detector.weights, "--second", "cpu"
+    )
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith("cpu/float32/no-passes and cpu/float32 agree in all 4 layers: ")
 
 
 def test_first_differing_layer_is_reported(tiny_detector, picture):
     ways = ["--first", "cpu/float64", "--second", "cpu", "--tolerance", "1e-12"]
-    done = engine(
+    done = engine_here(
         *("compare", picture, "--cfg", tiny_detector.cfg, "--weights", tiny_detector.weights), *ways
     )
     assert (done.status, done.err) == (1, "")

@@ -9,7 +9,7 @@ import pytest
 from engine import cli, load
 from engine.errors import InputError
 from tests import needs
-from tests.cli.child import engine
+from tests.cli.child import engine_here
 from tests.lanes import slow
 
 needs.package("onnx")
@@ -33,7 +33,9 @@ def opened(path):
 )
 def test_onnx_runtime_opens_what_is_written(tmp_path, tiny_detector, options, batch, outputs):
     path = tmp_path / "net.onnx"
-    done = engine("export", "onnx", tiny_detector.cfg, tiny_detector.weights, "-o", path, *options)
+    done = engine_here(
+        "export", "onnx", tiny_detector.cfg, tiny_detector.weights, "-o", path, *options
+    )
     assert (done.status, done.err) == (0, "")
     opset = 17 if "--opset" in options else 13
     head, *told = done.out.splitlines()

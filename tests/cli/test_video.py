@@ -34,8 +34,7 @@ def tree(tmp_path):
 
 @pytest.fixture
 def detect(tiny_detector, tree):
-    def run(*arguments, **more):
-        by = engine if more else engine_here  # a child process reads from a real stdin
+    def run(*arguments, by=engine_here, **more):
         return by("detect", *tiny_detector.options, *arguments, cwd=tree, **more)
 
     return run
@@ -192,7 +191,7 @@ def test_a_video_with_a_gap_is_counted(detect, tree):
 
 def test_missing_pyav_is_one_line_with_an_install_hint(detect, tree):
     (tree / "av.py").write_text("raise ImportError\n")
-    done = detect("clip.mp4", PYTHONPATH=f"{tree}{os.pathsep}{ROOT}")
+    done = detect("clip.mp4", by=engine, PYTHONPATH=f"{tree}{os.pathsep}{ROOT}")
     assert (done.status, done.out) == (2, "")
     (line,) = done.err.splitlines()
     assert line.endswith(f"video: PyAV is not installed. Run: {extras.command('video')}")

@@ -11,7 +11,7 @@ import pytest
 from engine import cli
 from engine.darknet import cfg, graph, weights
 from tests import needs
-from tests.cli.child import engine, engine_here
+from tests.cli.child import engine_here
 from tests.pictures import write_picture
 from tests.small_models import write_model
 
@@ -22,7 +22,7 @@ def rows_of(out):
 
 def test_info_prints_the_header_the_hash_and_whether_it_matches(tiny_detector):
     content = tiny_detector.weights.read_bytes()
-    done = engine("weights", "info", tiny_detector.cfg, tiny_detector.weights)
+    done = engine_here("weights", "info", tiny_detector.cfg, tiny_detector.weights)
     assert (done.status, done.err) == (0, "")
     rows = rows_of(done.out)
     numbers = (len(content) - 20) // 4

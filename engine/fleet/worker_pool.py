@@ -70,7 +70,8 @@ def ray_session(address: str = LOCAL, *, model_bytes: int = 0) -> Iterator[None]
     # Workers of a local Ray must find this engine from any working directory.
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-    variables = {"PYTHONPATH": paths, "RAY_USAGE_STATS_ENABLED": "0"}
+    silent = {"RAY_USAGE_STATS_ENABLED": "0"} if address == LOCAL else {}
+    variables = {"PYTHONPATH": paths, **silent}
     try:
         _check_reachable(address)
         with _own_sigterm_handler(), _environment(variables if address == LOCAL else {}):
@@ -86,7 +87,8 @@ def ray_session(address: str = LOCAL, *, model_bytes: int = 0) -> Iterator[None]
         )
         raise InputError(f"ray: {address}: cannot be reached: {line_of(error)}.{hint}") from None
     try:
-        yield
+        with _environment(silent):  # Ray Data asks again when a run begins
+            yield
     finally:
         ray.shutdown()
 

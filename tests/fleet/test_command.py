@@ -1,6 +1,7 @@
 """detect --ray: messages without Ray, refusals, starting and resuming a run."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -576,3 +577,19 @@ def test_a_signal_ends_the_start_of_ray_like_any_other(words, has_ray, monkeypat
     before = signal.getsignal(signal.SIGTERM)
     assert cli.main([*words, "--ray"]) == 143
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_local_ray_collects_no_usage_statistics(has_ray, monkeypatch):
+    """Ray asks as it starts, and Ray Data again when a run begins."""
+    import ray
+
+    from engine.fleet.worker_pool import ray_session
+
+    name, asked = "RAY_USAGE_STATS_ENABLED", []
+    monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ray, "init", lambda *_, **__: asked.append(os.environ.get(name)))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with ray_session():
+        asked.append(os.environ.get(name))
+    assert asked == ["0", "0"]
+    assert name not in os.environ

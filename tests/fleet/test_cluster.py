@@ -24,7 +24,7 @@ from tests.fleet.expected import assert_rows_are, plain, write_pictures
 from tests.fleet.processes import below, resident_mib, workers_of
 
 PICTURES, BROKEN = 1000, range(7, 1000, 50)
-SIZE = (240, 180)  # as pixels all of them would be 123 MiB
+SIZE = (160, 120)  # as pixels all of them would be 55 MiB
 LONGEST = 900  # seconds: on a busy machine Ray alone takes minutes to start
 
 pytestmark = [pytest.mark.slow, needs.installed("ray")]

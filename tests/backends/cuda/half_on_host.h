@@ -2,7 +2,6 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 inline float value_of_bits(int bits)
 {
@@ -14,15 +13,17 @@ inline float value_of_bits(int bits)
     return bits >> 15 ? -x : x;
 }
 
-inline float to_float(half h)
-{
-    static const std::vector<float> values = [] {
-        std::vector<float> all(1 << 16);
-        for (int bits = 0; bits < 1 << 16; ++bits) all[bits] = value_of_bits(bits);
-        return all;
-    }();
-    return values[h.bits];
-}
+struct HalfValues {
+    float of_bits[1 << 16];
+
+    HalfValues()
+    {
+        for (int bits = 0; bits < 1 << 16; ++bits) of_bits[bits] = value_of_bits(bits);
+    }
+};
+static const HalfValues half_values;
+
+inline float to_float(half h) { return half_values.of_bits[h.bits]; }
 
 // Rounds to nearest, ties to even: std::nearbyint does.
 inline half to_half(float x)

@@ -3,10 +3,12 @@
 // Kernels without barriers run as loops over blocks and threads; a kernel with __syncthreads() runs
 // the threads of one block at a time as fibers. Shared memory is static: one block at a time.
 #pragma once
+#include <stddef.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <map>
+#include <type_traits>
 
 #include "fibers.h"
 
@@ -15,9 +17,9 @@ struct Dim {
 };
 static Dim threadIdx, blockIdx, blockDim, gridDim;
 static Meeting block_meeting;
-static std::vector<Meeting> warp_meetings;
-static std::vector<float> shown_to_warp;
-static std::vector<double> dynamic_shared;
+static Meeting warp_meetings[32];
+static float shown_to_warp[1024];
+static Room<double> dynamic_shared;
 
 #define __global__
 #define __device__
@@ -108,19 +110,17 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 // Runs `kernel` over a grid of blocks x threads.
-template <class Kernel>
-void run_on_host(int blocks, int threads, int shared_bytes, bool has_barriers, Kernel kernel)
+static void run_blocks(int blocks, int threads, int shared_bytes, bool has_barriers, Work kernel)
 {
+    if (threads > 1024) std::abort();
     gridDim = {blocks, 1, 1};
     blockDim = {threads, 1, 1};
-    dynamic_shared.resize(shared_bytes / sizeof(double) + 1);
-    std::memset(dynamic_shared.data(), 0xFF, dynamic_shared.size() * sizeof(double));  // NaN
+    dynamic_shared.fill(shared_bytes / sizeof(double) + 1, 0xFF);  // NaN
     for (int block = 0; block < blocks; ++block) {
         blockIdx = {block, 0, 0};
         if (has_barriers) {
             block_meeting = {};
-            warp_meetings.assign((threads + 31) / 32, {});
-            shown_to_warp.resize(threads);
+            std::memset(warp_meetings, 0, sizeof warp_meetings);
             run_fibers(threads, kernel, [](int thread) { threadIdx = {thread, 0, 0}; });
             continue;
         }
@@ -129,4 +129,10 @@ void run_on_host(int blocks, int threads, int shared_bytes, bool has_barriers, K
             kernel();
         }
     }
+}
+
+template <class Kernel>
+void run_on_host(int blocks, int threads, int shared_bytes, bool has_barriers, Kernel kernel)
+{
+    run_blocks(blocks, threads, shared_bytes, has_barriers, work_of(kernel));
 }

@@ -24,6 +24,8 @@ FOLDER = Path(__file__).parent
 HEADERS = ("fibers.h", "host.h", "half_on_host.h")
 # Fibers jump from one stack to another, which -D_FORTIFY_SOURCE takes for a mistake.
 _OPTIONS = ("-std=c++17", "-O1", "-fPIC", "-w", "-ffp-contract=off", "-U_FORTIFY_SOURCE")
+# Linking to the library of C++ as well takes a tenth of a second.
+_LIBRARIES = ("-nodefaultlibs", "-lm", "-lc", "-lgcc")
 GXX = shutil.which("g++")
 
 
@@ -47,7 +49,7 @@ _DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 
 def source() -> str:
     """Return the translation unit of the kernels as C++, with a host function for each."""
-    unit = _DYNAMIC.sub(r"\1* \2 = (\1*)dynamic_shared.data();", compiler.translation_unit())
+    unit = _DYNAMIC.sub(r"\1* \2 = (\1*)dynamic_shared.values;", compiler.translation_unit())
     waiting: list[str] = []
     for name, body in _TEMPLATE.findall(unit):
         if _waits(body, waiting):
@@ -83,7 +85,7 @@ def compile_library(text: str, defines: Sequence[str]) -> ctypes.CDLL:
     """Compile a text once; the library stays in the temporary folder."""
     assert GXX is not None
     texts = [text, *(FOLDER.joinpath(name).read_text() for name in HEADERS)]
-    facts = [*texts, *_options(), *defines]
+    facts = [*texts, *_options(), *_LIBRARIES, *defines]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"engine-kernels-on-host-{os.getuid()}"
     folder.mkdir(exist_ok=True, mode=0o700)
@@ -93,7 +95,7 @@ def compile_library(text: str, defines: Sequence[str]) -> ctypes.CDLL:
         unit = folder / f"{key}.{os.getpid()}.cpp"
         made = unit.with_suffix(".so")
         unit.write_text(text)
-        _compile(*("-shared", f"-I{headers}", f"-I{FOLDER}", *defines, "-o", made, unit))
+        _compile("-shared", f"-I{headers}", f"-I{FOLDER}", *defines, "-o", made, unit, *_LIBRARIES)
         made.replace(library)
         unit.unlink()
     return ctypes.CDLL(str(library))

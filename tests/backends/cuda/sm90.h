@@ -37,8 +37,18 @@ struct Barrier {
     int arrivals, pending, phase;
     long long bytes;
 };
-static std::map<unsigned, Barrier> barriers;
-inline Barrier& barrier_at(unsigned address) { return barriers.at(anywhere(address)); }
+static Barrier barriers[8][1 << 15];  // by the block that has it, and by its place of 8 bytes
+inline Barrier& barrier_place(unsigned address)
+{
+    const unsigned at = anywhere(address);
+    return barriers[(at >> 24) - 1][(at & 0xFFFFFF) / 8];
+}
+inline Barrier& barrier_at(unsigned address)
+{
+    Barrier& barrier = barrier_place(address);
+    if (address % 8 || !barrier.arrivals) std::abort();  // there is none
+    return barrier;
+}
 
 inline void barrier_moves_on(Barrier& barrier)
 {
@@ -48,7 +58,7 @@ inline void barrier_moves_on(Barrier& barrier)
 }
 inline void mbarrier_init(unsigned at, int arrivals)
 {
-    barriers[anywhere(at)] = {arrivals, arrivals, 0, 0};
+    barrier_place(at) = {arrivals, arrivals, 0, 0};
 }
 inline void mbarrier_init_fence() {}
 inline void mbarrier_arrive(unsigned at)
@@ -255,11 +265,10 @@ inline void stmatrix_x4(unsigned to, const unsigned (&word)[4])
 template <int> inline void setmaxnreg_dec() {}
 template <int> inline void setmaxnreg_inc() {}
 static Meeting cluster_meeting;
-static std::vector<int> cluster_turns;  // the generation to which each thread came
+static int cluster_turns[MOST_FIBERS];  // the generation to which each thread came
 inline void cluster_arrive()
 {
-    const int size = blockDim.x * (int)cluster.size();
-    cluster_turns.resize(size);
+    const int size = blockDim.x * cluster_size;
     cluster_turns[running] = cluster_meeting.generation;
     if (++cluster_meeting.count == size) {
         cluster_meeting.count = 0;

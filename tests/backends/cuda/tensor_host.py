@@ -26,7 +26,8 @@ Array = NDArray[Any]
 _RUNNER = """
 extern "C" void run(int blocks, int threads, int shared, int together, int first, %s)
 {
-    run_warps(blocks, threads, shared, together, first, [=] { %s; });
+    const auto kernel = [=] { %s; };
+    run_warps(blocks, threads, shared, together, first, work_of(kernel));
 }
 """
 _KINDS = {1: np.int8, 2: np.float16, 4: np.float32}

@@ -17,6 +17,7 @@ struct Copy {
     unsigned to;
     const void* from;
     bool exists;
+    int group;
 };
 
 // Words that the lanes of a warp exchange; double-buffered, because the fastest lane may already write
@@ -26,16 +27,24 @@ struct Shown {
     Meeting meeting;
 };
 
-static std::vector<Shown> shown;
-static std::vector<std::vector<std::vector<Copy>>> copies;  // of each thread, by group
+static Room<Shown> shown;
+
+// What a thread has yet to copy, in the order in which it asked for it.
+static const int MOST_COPIES = 256;
+struct Copies {
+    Copy waiting[MOST_COPIES];
+    int first, count, group;
+};
+static Room<Copies> copies;
 
 // The blocks of a cluster run together, each with its own shared memory, which later clusters reuse.
 struct Block {
-    std::vector<double> room;
+    Room<double> room;
     unsigned char* memory;
     Meeting meeting;
 };
-static std::vector<Block> cluster;
+static Block cluster[8];
+static int cluster_size;
 static int block_rank;               // in its cluster, of the block whose thread runs
 static unsigned char* block_memory;  // of that block
 
@@ -92,16 +101,19 @@ template <int N> inline void cp_async_wait() {}
 #else
 inline void cp_async_16(unsigned to, const void* from, bool exists, uint4&)
 {
-    copies[running].back().push_back({to, from, exists});
+    Copies& all = copies[running];
+    if (all.count == MOST_COPIES) std::abort();
+    all.waiting[(all.first + all.count++) % MOST_COPIES] = {to, from, exists, all.group};
 }
 inline void store_held_16(unsigned, const uint4&) {}
-inline void cp_async_commit() { copies[running].emplace_back(); }
+inline void cp_async_commit() { ++copies[running].group; }
 template <int N> inline void cp_async_wait()
 {
-    auto& groups = copies[running];
-    while (groups.size() > N + 1) {
-        for (const Copy& each : groups.front()) copy_now(each.to, each.from, each.exists);
-        groups.erase(groups.begin());
+    Copies& all = copies[running];
+    for (; all.count && all.waiting[all.first].group < all.group - N; --all.count) {
+        const Copy& each = all.waiting[all.first];
+        copy_now(each.to, each.from, each.exists);
+        all.first = (all.first + 1) % MOST_COPIES;
     }
 }
 #endif
@@ -173,22 +185,24 @@ inline unsigned round_to_tf32(float x) { return (__float_as_uint(x) + 0x1000u) &
 
 // Runs a grid cluster by cluster, beginning with cluster `first` and wrapping around.
 static void run_warps(int blocks, int threads, int shared, int together, int first,
-                      std::function<void()> kernel)
+                      Work kernel)
 {
     gridDim = {blocks, 1, 1};
     blockDim = {threads, 1, 1};
-    cluster.resize(together);
+    if (together > 8) std::abort();
+    cluster_size = together;
     const int clusters = blocks / together;
     for (int each = 0; each < clusters; ++each) {
-        for (Block& block : cluster) {
-            block.room.resize(shared / 8 + 32);
-            std::memset(block.room.data(), 0xFF, block.room.size() * 8);
-            const uintptr_t begin = reinterpret_cast<uintptr_t>(block.room.data());
+        for (int rank = 0; rank < together; ++rank) {
+            Block& block = cluster[rank];
+            block.room.fill(shared / 8 + 32, 0xFF);
+            const uintptr_t begin = reinterpret_cast<uintptr_t>(block.room.values);
             block.memory = reinterpret_cast<unsigned char*>((begin + 127) & ~127ull);
             block.meeting = {};
         }
-        shown.assign(threads / 32 * together, {});
-        copies.assign(threads * together, {{}});
+        shown.fill(threads / 32 * together, 0);
+        copies.reserve(threads * together);
+        for (int i = 0; i < threads * together; ++i) copies[i].first = copies[i].count = copies[i].group = 0;
         run_fibers(threads * together, kernel, [=](int thread) {
             block_rank = thread / threads;
             block_memory = cluster[block_rank].memory;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ LEAKY = KINDS["leaky"], KINDS["linear"]
 ARCHITECTURES = ("75", "80", "86", "89", "90a")
 READ_ALIKE = {"86": "80", "89": "80"}  # no text tells them apart: read once, assembled for each
 HASTE = ("-Ofc=max", "--threads=0")  # nobody runs what comes of it
+_DEFINED = re.compile(r"^ *# *define (\w+)", re.MULTILINE)
 
 pytestmark = needs.program("nvcc", "nvidia-cuda-toolkit")
 every_storage = pytest.mark.parametrize("precision", ["float32", "float16"])
@@ -120,11 +122,24 @@ def hopper_tiles() -> list[Tile]:
     return [*found, *(each.tile(card) for each in steps)]
 
 
+def compile_tiles(found: Sequence[Tile], folder: Path, architectures: Sequence[str]) -> None:
+    """Compile all tiles as one text: nvcc reads CUDA's own headers once, not for each tile."""
+    texts = [_alone(tile, f"{tile.kernel}_{number}") for number, tile in enumerate(found)]
+    compile_text("\n".join(texts), folder, architectures, ())
+
+
+def _alone(tile: Tile, name: str) -> str:
+    """Return a tile's text in a namespace of its own; it leaves no macro to the next one."""
+    storage = ["#define STORE_HALF"] if tiles.reads_halves(tile.mode) else []
+    text = "\n".join([*storage, f'#line 1 "{tile}"', tile.text()])
+    heads = [f"#define {tile.kernel} {name}", f"namespace of_{name} {{", "using ::__ldcg;"]
+    macros = {tile.kernel, *_DEFINED.findall(text)}
+    return "\n".join([*heads, text, "}", *(f"#undef {each}" for each in sorted(macros))])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("tile", hopper_tiles(), ids=str)
-def test_tensor_core_kernels_compile_for_hopper(tmp_path: Path, tile: Tile) -> None:
-    defines = DEFINES["float16"] if tile.mode == 0 else ()
-    compile_text(tile.text(), tmp_path, ("90a",), defines)
+def test_tensor_core_kernels_compile_for_hopper(tmp_path: Path) -> None:
+    compile_tiles(hopper_tiles(), tmp_path, ("90a",))
 
 
 def portable_tiles() -> list[MmaTile | FewChannelsTile]:
@@ -148,19 +163,14 @@ def portable_tiles() -> list[MmaTile | FewChannelsTile]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tile", portable_tiles(), ids=str)
-def test_portable_tensor_core_kernels_compile_for_every_architecture(
-    tmp_path: Path, tile: MmaTile | FewChannelsTile
-) -> None:
-    defines = DEFINES["float16"] if tiles.reads_halves(tile.mode) else ()
-    compile_text(tile.text(), tmp_path, ARCHITECTURES[1:], defines)
+def test_portable_tensor_core_kernels_compile_for_every_architecture(tmp_path: Path) -> None:
+    compile_tiles(portable_tiles(), tmp_path, ARCHITECTURES[1:])
 
 
 @pytest.mark.slow
 def test_portable_tensor_core_kernels_compile_for_turing(tmp_path: Path) -> None:
+    found: list[Tile] = []
     for mode in (0, tiles.EXACT_HALVES):
-        for tile in (
-            MmaTile(64, 64, 32, 32, 64, 2, 3, mode, 2),
-            FewChannelsTile(3, 3, 3, 32, 64 << 10, mode, 4),
-        ):
-            compile_text(tile.text(), tmp_path, ("75",), DEFINES["float16"])
+        found.append(MmaTile(64, 64, 32, 32, 64, 2, 3, mode, 2))
+        found.append(FewChannelsTile(3, 3, 3, 32, 64 << 10, mode, 4))
+    compile_tiles(found, tmp_path, ("75",))

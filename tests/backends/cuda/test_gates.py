@@ -22,7 +22,7 @@ from engine.backends.cuda.ops import squeeze_excite as gates
 from engine.backends.cuda.ops.gpu import PartialSums
 from engine.backends.cuda.ops.target import Target, most_shared_bytes
 from engine.backends.cuda.runtime import device_program
-from engine.darknet import cfg, graph, random_weights
+from engine.darknet import cfg, graph, random_weights, weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.plan import ops
@@ -161,15 +161,15 @@ def elsewhere_of(stride: int) -> Plan:
     return optimise(lower(network, random_weights.arrays(network)), HostDevice.passes)
 
 
-def classifier_of(hidden: int, filters: int) -> Plan:
-    """The mean of a map and two dense layers, which a gate computes."""
+def classifier_of(hidden: int, filters: int, *, arrays: Any = weights.initial) -> Plan:
+    """The mean of a map and two dense layers, which a gate computes; of zeros unless drawn."""
     text = (
         "[net]\nheight=6\nwidth=6\nchannels=8\n[avgpool]\n"
         f"[convolutional]\nfilters={hidden}\nactivation=relu\n"
         f"[convolutional]\nfilters={filters}\nactivation=linear\n"
     )
     network = graph.build(cfg.parse(text))
-    return optimise(lower(network, random_weights.arrays(network)), HostDevice.passes)
+    return optimise(lower(network, arrays(network)), HostDevice.passes)
 
 
 CLASSIFIERS = [(1024, 21841), (4096, 21841), (9216, 1000), (8192, 8192), (20000, 10)]
@@ -212,7 +212,7 @@ def test_what_no_block_can_hold_runs_as_layers() -> None:
 def test_results_do_not_depend_on_the_shared_memory(
     host: HostDevice, monkeypatch: pytest.MonkeyPatch, kilobytes: int
 ) -> None:
-    plan = classifier_of(30, 1500)
+    plan = classifier_of(30, 1500, arrays=random_weights.arrays)
     images = np.random.default_rng(1).random((3, *plan.source.shape.sides), np.float32)
     with closing(host.compile(plan, batch=3)) as program:
         (expected,) = program.forward(images)

@@ -85,23 +85,21 @@ def seen(objects, areas, *, visible=0.002, jitter=0.0, seed=0, whole=False):
     picture unless `whole`.
     """
     random = np.random.default_rng(seed)
+    boxes = np.array([each[:4] for each in objects], float)
     found = []
     for number, (left, top, right, bottom) in enumerate(areas):
         rows = []
-        for each in objects:
-            box = np.array(each[:4], float)
-            part = np.array(
-                [*np.maximum(box[:2], (left, top)), *np.minimum(box[2:], (right, bottom))]
-            )
-            sides = part[2:] - part[:2]
-            if (sides <= 0).any() or sides.prod() < visible * (box[2:] - box[:2]).prod():
-                continue
-            if number == 0 and not whole:
-                continue
-            part += np.tile(sides, 2) * random.uniform(-jitter, jitter, 4)
+        parts = np.hstack(
+            [np.maximum(boxes[:, :2], (left, top)), np.minimum(boxes[:, 2:], (right, bottom))]
+        )
+        sides = parts[:, 2:] - parts[:, :2]
+        large = sides.prod(axis=1) >= visible * (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+        is_seen = (sides > 0).all(axis=1) & large & (number > 0 or whole)
+        for index in np.flatnonzero(is_seen):
+            part = parts[index] + np.tile(sides[index], 2) * random.uniform(-jitter, jitter, 4)
             part = (part - (left, top, left, top)) / np.tile((right - left, bottom - top), 2)
             score = random.uniform(0.3, 0.9)
-            kind = each[4] if len(each) > 4 else 0
+            kind = objects[index][4] if len(objects[index]) > 4 else 0
             rows.append((*(part[:2] + part[2:]) / 2, *(part[2:] - part[:2]), score, kind))
         found.append(boxes_of(rows))
     return found

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
@@ -28,6 +31,7 @@ TWO_HEADS = Path(__file__).parents[3] / "cfg" / "yolov3-tiny.cfg"
 HOPPER = Target(1, "float16", (9, 0), 132)
 
 
+@lru_cache(maxsize=4)
 def plan_of(path: Path = TWO_HEADS, size: int | None = None) -> Plan:
     sides = (size, size) if size else None
     network = graph.build(cfg.read(path), size=sides)
@@ -114,6 +118,23 @@ def test_what_is_used_beside_shares_memory_with_nothing_that_is_used_later() -> 
                 assert last <= begin or end <= first, (tensor, other)
 
 
+THREE_HEADS = TWO_HEADS.with_name("yolov7-tiny.cfg")
+IMAGES = [np.random.default_rng(n).random((1, 3, 64, 64), np.float32) for n in range(3)]
+
+
+def run_directly(device: HostDevice, plan: Plan, **options: Any) -> list[list[NDArray[Any]]]:
+    with closing(device.compile(plan, algorithm="direct", **options)) as program:
+        return [list(program.forward(each)) for each in IMAGES]
+
+
+@lru_cache(maxsize=1)
+def results_in_turn() -> list[list[NDArray[Any]]]:
+    """The outputs of a network of which nothing runs beside the rest."""
+    with pytest.MonkeyPatch.context() as patch, on_tape(HostDevice()) as device:
+        patch.setattr(lowering, "can_move", lambda step, target: False)
+        return run_directly(device, plan_of(THREE_HEADS, size=64))
+
+
 @pytest.mark.slow
 @needs_gxx
 @pytest.mark.parametrize("seed", range(6))
@@ -121,16 +142,13 @@ def test_results_do_not_depend_on_what_may_run_beside(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Choose ops of a network with three outputs at random, as a tuner might."""
-    plan = plan_of(TWO_HEADS.with_name("yolov7-tiny.cfg"), size=64)
+    plan = plan_of(THREE_HEADS, size=64)
     allowed = {op for op in plan.ops if np.random.default_rng((seed, op.out.index)).random() < 0.8}
-    images = [np.random.default_rng(n).random((1, 3, 64, 64), np.float32) for n in range(3)]
-    results = []
+    expected = results_in_turn()
+    monkeypatch.setattr(lowering, "can_move", lambda step, target: step.op in allowed)
     with on_tape(HostDevice()) as device:
-        for may in (set(), allowed):
-            monkeypatch.setattr(lowering, "can_move", lambda step, target, may=may: step.op in may)
-            with closing(device.compile(plan, algorithm="direct")) as program:
-                results.append([program.forward(each) for each in images])
-    for one, other in zip(*results, strict=True):
+        got = run_directly(device, plan)
+    for one, other in zip(expected, got, strict=True):
         for first, second in zip(one, other, strict=True):
             np.testing.assert_array_equal(first, second)
 
@@ -143,13 +161,10 @@ def test_results_are_those_of_one_op_after_the_other(
     monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool, may_end_beside: bool
 ) -> None:
     """The host's streams do what they are given as late as they may: a wait forgotten shows."""
-    plan = plan_of(size=96)
+    plan = plan_of(size=64)
     first, _ = side_steps(plan, HOPPER)
-    images = [np.random.default_rng(n).random((1, 3, 96, 96), np.float32) for n in range(3)]
     with on_tape(HostDevice()) as device:
-        options = {"graph": is_recorded, "algorithm": "direct"}
-        with closing(device.compile(plan, **options)) as program:
-            expected = [program.forward(each) for each in images]
+        expected = run_directly(device, plan, graph=is_recorded)
         waiting = set()
         monkeypatch.setattr(
             lowering, "can_move", lambda step, _: may_end_beside or step.op == first.op
@@ -158,8 +173,7 @@ def test_results_are_those_of_one_op_after_the_other(
         monkeypatch.setattr(
             calls, "wait_for", lambda stream, event: (waiting.add(stream), wait_for(stream, event))
         )
-        with closing(device.compile(plan, **options)) as program:
-            got = [program.forward(each) for each in images]
+        got = run_directly(device, plan, graph=is_recorded)
     both = {device.context.stream.handle, device.context.side_stream.handle}
     assert waiting == (both if may_end_beside else set())
     for one, other in zip(expected, got, strict=True):

@@ -202,11 +202,19 @@ inline void add_products(Sum (&sum)[N], Row row_of, const Matrix& b)
     for (int i = 0; i < 2; ++i) {
         for (int k = 0; k < DEPTH; ++k) rows[i][k] = row_of(i, k);
     }
-    for (int j = 0; j < N; ++j) {
-        const int column = j / 4 * 8 + lane % 4 * 2 + j % 2;
-        double total = sum[j];
-        for (int k = 0; k < DEPTH; ++k) total += (double)rows[j / 2 % 2][k] * b.at(column, k);
-        sum[j] = (Sum)total;
+    static_assert(N % 4 == 0, "both rows of two columns");
+    for (int first = 0; first < N; first += 4) {
+        for (int j = first; j < first + 2; ++j) {
+            const int column = first * 2 + lane % 4 * 2 + j % 2;
+            double one = sum[j], other = sum[j + 2];
+            for (int k = 0; k < DEPTH; ++k) {
+                const double value = b.at(column, k);
+                one += rows[0][k] * value;
+                other += rows[1][k] * value;
+            }
+            sum[j] = (Sum)one;
+            sum[j + 2] = (Sum)other;
+        }
     }
 }
 template <int N> inline void wgmma(Sum (&sum)[N], const Matrix& a, const Matrix& b)

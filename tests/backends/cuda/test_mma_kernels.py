@@ -101,7 +101,7 @@ class Problem:
         ]
         weight = self.constants["weight"].astype(np.float64)
         parts = [
-            np.einsum("bchwij,ncij->bnhw", cells, filters)
+            np.einsum("bchwij,ncij->bnhw", cells, filters, optimize=True)
             for cells, filters in zip(
                 np.split(windows, op.groups, axis=1), np.split(weight, op.groups), strict=True
             )

@@ -146,18 +146,20 @@ inline void mma_step(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, un
     const int lane = running % 32;
     const int depth = HALVES ? 16 : 8;
     const int each = HALVES ? 2 : 1;  // values of a word
-    for (int i = 0; i < 4; ++i) {
-        const int row = lane / 4 + i / 2 * 8;
-        const int column = lane % 4 * 2 + i % 2;
-        double total = sum[i];
+    double left[2][depth], right[2][depth];  // two rows and two columns
+    for (int i = 0; i < 2; ++i) {
         for (int k = 0; k < depth; ++k) {
             const bool is_high = k >= depth / 2;
             const int holder = k % (depth / 2) / each;
-            const unsigned left = lanes[row % 8 * 4 + holder][row / 8 + 2 * is_high];
-            const unsigned right = lanes[column * 4 + holder][4 + is_high];
-            total += HALVES ? (double)half_at(left, k % 2) * half_at(right, k % 2)
-                               : (double)tf32_of(left) * tf32_of(right);
+            const unsigned of_row = lanes[lane / 4 * 4 + holder][i + 2 * is_high];
+            const unsigned of_column = lanes[(lane % 4 * 2 + i) * 4 + holder][4 + is_high];
+            left[i][k] = HALVES ? half_at(of_row, k % 2) : tf32_of(of_row);
+            right[i][k] = HALVES ? half_at(of_column, k % 2) : tf32_of(of_column);
         }
+    }
+    for (int i = 0; i < 4; ++i) {
+        double total = sum[i];
+        for (int k = 0; k < depth; ++k) total += left[i / 2][k] * right[i % 2][k];
         sum[i] = (float)total;
     }
 }

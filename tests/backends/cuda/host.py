@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -91,14 +93,24 @@ def compile_library(text: str, defines: Sequence[str]) -> ctypes.CDLL:
     folder.mkdir(exist_ok=True, mode=0o700)
     headers = _compiled_headers(folder)
     library = folder / f"{key}.so"
-    if not library.exists():
-        unit = folder / f"{key}.{os.getpid()}.cpp"
-        made = unit.with_suffix(".so")
-        unit.write_text(text)
-        _compile("-shared", f"-I{headers}", f"-I{FOLDER}", *defines, "-o", made, unit, *_LIBRARIES)
-        made.replace(library)
-        unit.unlink()
+    with _made_once(library) as is_missing:
+        if is_missing:
+            unit = folder / f"{key}.{os.getpid()}.cpp"
+            made = unit.with_suffix(".so")
+            unit.write_text(text)
+            options = f"-I{headers}", f"-I{FOLDER}", *defines
+            _compile("-shared", *options, "-o", made, unit, *_LIBRARIES)
+            made.replace(library)
+            unit.unlink()
     return ctypes.CDLL(str(library))
+
+
+@contextmanager
+def _made_once(file: Path) -> Iterator[bool]:
+    """Yield whether a file has to be made; other processes that want it wait meanwhile."""
+    with file.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield not file.exists()
 
 
 def _compiled_headers(folder: Path) -> Path:
@@ -107,12 +119,13 @@ def _compiled_headers(folder: Path) -> Path:
     facts = [*texts, *_options(), str(GXX), str(Path(GXX or "").stat().st_mtime_ns)]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     headers = folder / f"headers-{key}"
+    headers.mkdir(exist_ok=True)
     made = headers / "host.h.gch"
-    if not made.exists():
-        headers.mkdir(exist_ok=True)
-        part = headers / f"{os.getpid()}.gch"
-        _compile("-x", "c++-header", "-o", part, FOLDER / "host.h")
-        part.replace(made)
+    with _made_once(made) as is_missing:
+        if is_missing:
+            part = headers / f"{os.getpid()}.gch"
+            _compile("-x", "c++-header", "-o", part, FOLDER / "host.h")
+            part.replace(made)
     return headers
 
 

@@ -7,6 +7,7 @@ the relative error of the network's outputs if only this one multiplied in int8.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan, nan
@@ -79,36 +80,44 @@ def load(
 ) -> Scales:
     """Read the scales of a network with layers of these kinds, by default next to its weights."""
     found = path_beside(weights) if path is None else Path(path)
-    again = f"engine calibrate {shown(str(cfg))} {shown(str(weights))} PICTURES"
-    if not found.is_file():
-        raise InputError(f"{shown(str(found))}: no such file, which int8 needs. Make it: {again}")
-    scales = read(found)
-    measured = scales.cfg, scales.weights
-    for own, then, now in zip((cfg, weights), measured, digests(cfg, weights), strict=True):
-        if then != now:
-            problem = f"was made for another {shown(str(own))}"
-            raise InputError(f"{shown(str(found))}: {problem}. Make it again: {again}")
-    if len(scales.layers) != len(kinds):
-        count = f"expected {len(kinds)} layers, got {len(scales.layers)}"
-        raise InputError(f"{shown(str(found))}: {count}. Make it again: {again}")
-    for number, (kind, each) in enumerate(zip(kinds, scales.layers, strict=True)):
-        if each.kind != kind:
-            problem = f"layer {number}: expected {kind}, got {shown(each.kind)}"
-            raise InputError(f"{shown(str(found))}: {problem}. Make it again: {again}")
+    name = shown(str(found))
+    files, output = map(_quoted, (cfg, weights)), "" if path is None else f" -o {_quoted(found)}"
+    calibrate = f"engine calibrate {' '.join(files)} PICTURES{output}"
+    if not found.exists():
+        raise InputError(f"{name}: no such file, which int8 needs. Make it: {calibrate}")
+    with open_regular(found, InputError) as file:
+        content = file.read(_MOST_BYTES)
+    try:
+        scales = parsed(content, name)
+        _check_network(scales, name, cfg, weights, kinds)
+    except InputError as error:
+        raise InputError(f"{error}. Make it again: {calibrate} --overwrite") from None
     return scales
 
 
-def read(path: Path) -> Scales:
-    """Parse a file."""
-    with open_regular(path, InputError) as file:
-        content = file.read(_MOST_BYTES)
-    name = shown(str(path))
+def _check_network(
+    scales: Scales, name: str, cfg: str | Path, weights: str | Path, kinds: Sequence[str]
+) -> None:
+    """Raise an InputError if the scales are those of another network."""
+    measured = scales.cfg, scales.weights
+    for own, then, now in zip((cfg, weights), measured, digests(cfg, weights), strict=True):
+        if then != now:
+            raise InputError(f"{name}: was made for another {shown(str(own))}")
+    if len(scales.layers) != len(kinds):
+        raise InputError(f"{name}: expected {len(kinds)} layers, got {len(scales.layers)}")
+    for number, (kind, each) in enumerate(zip(kinds, scales.layers, strict=True)):
+        if each.kind != kind:
+            raise InputError(f"{name}: layer {number}: expected {kind}, got {shown(each.kind)}")
+
+
+def parsed(content: bytes, name: str) -> Scales:
+    """Parse the content of a file; `name` is for messages."""
     try:
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise InputError(f"{name}: expected a text file of: engine calibrate") from None
+        raise InputError(f"{name}: expected a text file of the calibrate command") from None
     if not lines or lines[0] != _TITLE:
-        raise InputError(f"{name}: expected a file of: engine calibrate")
+        raise InputError(f"{name}: expected a file of this version's calibrate command")
     about: dict[str, str] = {}
     layers: list[LayerScale] = []
     for number, line in enumerate(lines[1:], 2):
@@ -127,8 +136,12 @@ def read(path: Path) -> Scales:
         layers.append(layer)
     digests = [about.pop(each, "") for each in ("cfg", "weights")]
     if not all(len(each) == _DIGEST for each in digests):
-        raise InputError(f"{name}: expected the digests of cfg and weights. The file is incomplete")
+        raise InputError(f"{name}: is incomplete: the digests of cfg and weights are missing")
     return Scales(digests[0], digests[1], tuple(layers), about)
+
+
+def _quoted(path: str | Path) -> str:
+    return shlex.quote(shown(str(path)))
 
 
 def _layer(words: list[str]) -> LayerScale | None:

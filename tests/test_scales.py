@@ -1,4 +1,3 @@
-import re
 from math import inf, nan
 
 import pytest
@@ -36,19 +35,27 @@ def test_a_file_is_found_next_to_the_weights_and_read_as_written(files):
 
 def test_a_byte_order_mark_and_windows_line_ends_are_accepted(files):
     path = scales.path_beside(files[1])
-    expected, text = str(scales.read(path)), path.read_text()
+    expected, text = str(scales.parsed(path.read_bytes(), "a")), path.read_text()
     path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
-    assert str(scales.read(path)) == expected
+    assert str(scales.parsed(path.read_bytes(), "a")) == expected
 
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_scales_of_other_files_are_refused(files, which):
     files[which].write_bytes(b"changed")
-    name = re.escape(str(files[which]))
-    with pytest.raises(
-        InputError, match=rf"was made for another {name}\. Make it again: engine calibrate"
-    ):
+    again = f"Make it again: engine calibrate {files[0]} {files[1]} PICTURES --overwrite"
+    with pytest.raises(InputError) as caught:
         scales.load(None, *files, KINDS)
+    assert str(caught.value).endswith(f": was made for another {files[which]}. {again}")
+
+
+def test_the_command_that_makes_them_again_can_be_pasted(files, tmp_path):
+    path = tmp_path / "with space.scales"
+    path.write_text("engine scales 2\n")
+    with pytest.raises(InputError) as caught:
+        scales.load(path, *files, KINDS)
+    again = f"engine calibrate {files[0]} {files[1]} PICTURES -o '{path}' --overwrite"
+    assert str(caught.value).endswith(f". Make it again: {again}")
 
 
 def test_missing_files_are_errors_of_their_kind(files, tmp_path):
@@ -77,8 +84,9 @@ def test_the_layers_must_be_those_of_the_network(files):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "expected a file of: engine calibrate"),
-        (b"\xff\xfe", "expected a text file of: engine calibrate"),
+        (b"", "expected a file of this version's calibrate command"),
+        (b"engine scales 2\n", "expected a file of this version's calibrate command"),
+        (b"\xff\xfe", "expected a text file of the calibrate command"),
         (b"engine scales 1\n0 maxpool 1\n", r":2: expected 0 KIND LARGEST"),
         (b"engine scales 1\n0 maxpool 1 - -\n2 maxpool 1 - -\n", ":3: expected 1 KIND"),
         (b"engine scales 1\n0 maxpool nan - -\n", ":2: expected"),
@@ -89,13 +97,14 @@ def test_the_layers_must_be_those_of_the_network(files):
         (b"engine scales 1\n0 maxpool 1 int8 nan\n", ":2: expected"),
         (b"engine scales 1\n0 maxpool 1 int4 -\n", ":2: expected"),
         (b"engine scales 1\n0 maxpool 1 int8 x\n", ":2: expected"),
-        (b"engine scales 1\ncfg " + b"0" * 64, "The file is incomplete"),
-        (b"engine scales 1\ncfg " + b"0" * 64 + b"\nweights 12", "The file is incomplete"),
+        (b"engine scales 1\ncfg " + b"0" * 64, "is incomplete: the digests of cfg and weights"),
+        (
+            b"engine scales 1\ncfg " + b"0" * 64 + b"\nweights 12",
+            "is incomplete: the digests of cfg and weights",
+        ),
     ],
 )
-def test_other_content_is_an_error_in_one_line(tmp_path, content, message):
-    path = tmp_path / "bad.scales"
-    path.write_bytes(content)
+def test_other_content_is_an_error_in_one_line(content, message):
     with pytest.raises(InputError, match=message) as caught:
-        scales.read(path)
+        scales.parsed(content, "bad.scales")
     assert "\n" not in str(caught.value)

@@ -21,7 +21,13 @@ from engine.backends.base import Device
 from engine.calibrate.collect import compile_once
 from engine.calibrate.histogram import Histogram
 from engine.passes import FUSING, optimise
-from engine.passes.quantise import LayerRanges, candidates, quantise, where_it_gains
+from engine.passes.quantise import (
+    LayerRanges,
+    candidates,
+    integer_layers,
+    quantise,
+    where_it_gains,
+)
 from engine.plan.build import Plan
 
 METHODS = ("max", "99.99%", "99.9%", "mse")
@@ -119,6 +125,9 @@ def choose(
         ranges = LayerRanges(largest, frozenset(floats))
     else:
         error = measurement.error(ranges)
+    # Layers without a finite limit are float as well.
+    integers = integer_layers(measurement.plan, ranges)
+    ranges = LayerRanges(largest, frozenset(convolutions) - frozenset(integers))
     return Chosen(best, ranges, error, by_method[best], errors, by_method, gains)
 
 

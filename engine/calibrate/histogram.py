@@ -18,14 +18,17 @@ class Histogram:
 
     def __init__(self) -> None:
         self.largest = 0.0
-        self.is_finite = True
+        self.infinite_at: int | None = None  # the first array with a value that is not finite
+        self._added = 0
         self._width = 0.0  # bin width; 0 until there is a nonzero value
         self._counts = np.zeros(_BINS)
 
     def add(self, values: Array) -> None:
         largest = float(max(values.max(initial=0), -values.min(initial=0)))
+        self._added += 1
         if not np.isfinite(largest):  # NaN, too
-            self.is_finite = False
+            if self.infinite_at is None:
+                self.infinite_at = self._added - 1
             return
         self._make_room(largest)
         if not self._width:
@@ -37,7 +40,7 @@ class Histogram:
 
     def limit(self, method: str) -> float:
         """Return the largest magnitude to hold: "max", "mse" or a percentage such as "99.99%"."""
-        if not self.is_finite:
+        if self.infinite_at is not None:
             return float("inf")
         if method == "max" or not self._width:
             return self.largest

@@ -57,9 +57,10 @@ def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
         default="auto",
         help="auto, cpu, cuda (all GPUs), cuda:0 or 0, cuda:0,1, ort (auto)",
     )
-    running.add_argument("--precision", default="float32", help=PRECISIONS)
+    precision = running.add_mutually_exclusive_group()
+    precision.add_argument("--precision", default="float32", help=PRECISIONS)
     running.add_argument("--scales", metavar="FILE", help=SCALES)
-    running.add_argument(
+    precision.add_argument(
         "--half",
         action="store_const",
         const="float16",

@@ -79,6 +79,24 @@ class Progress:
             self._line = None
 
 
+class StatusLine:
+    """One line of a terminal about what a command does; the next line replaces it."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._shown = 0  # characters currently on the line
+
+    def show(self, text: str) -> None:
+        if self._is_terminal:
+            print_stderr(f"\r{text.ljust(self._shown)}", end="")
+            self._shown = len(text)
+
+    def clear(self) -> None:
+        if self._shown:
+            print_stderr(f"\r{' ' * self._shown}\r", end="")
+            self._shown = 0
+
+
 class _Line:
     """A line such as: 412 of 1000 pictures, 35.2 per second, 17 s left."""
 
@@ -86,27 +104,24 @@ class _Line:
         self.earlier = 0
         self._total = total
         self._count = 0
-        self._is_terminal = is_terminal
-        self._shown = 0  # characters currently on the terminal line
+        self._on_terminal = StatusLine() if is_terminal else None
         self._start = self._last = time.perf_counter()
 
     def step(self) -> None:
         self._count += 1
         now = time.perf_counter()
-        if now - self._last < (_TERMINAL_SECONDS if self._is_terminal else _LOG_SECONDS):
+        if now - self._last < (_TERMINAL_SECONDS if self._on_terminal else _LOG_SECONDS):
             return
         self._last = now
         text = self._text(now - self._start)
-        if not self._is_terminal:
+        if self._on_terminal:
+            self._on_terminal.show(text)
+        else:
             print_stderr(text)
-            return
-        print_stderr(f"\r{text.ljust(self._shown)}", end="")
-        self._shown = len(text)
 
     def clear(self) -> None:
-        if self._shown:
-            print_stderr(f"\r{' ' * self._shown}\r", end="")
-            self._shown = 0
+        if self._on_terminal:
+            self._on_terminal.clear()
 
     def _text(self, seconds: float) -> str:
         done = self._count + self.earlier

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from engine.arguments import parse_integer
 from engine.cli import FAILED, _model, _network, _output_files
+from engine.cli._progress import StatusLine
 from engine.cli._stderr import print_stderr
 from engine.cli._table import align
 from engine.errors import InputError
@@ -42,10 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     running.add_argument("--threads", type=int, metavar="N", help="threads of the CPU backend")
     choosing = parser.add_argument_group("choosing")
     choosing.add_argument(
-        "--pictures", type=_count, default=300, metavar="N", help="at most N pictures (300)"
+        "--pictures", type=_count, default=300, metavar="N", help="the first N pictures (300)"
     )
+    choosing.add_argument("--recursive", action="store_true", help="look into subfolders, too")
     choosing.add_argument(
-        "--measure", type=_count, default=8, metavar="N", help="pictures to measure errors on (8)"
+        "--measure", type=_count, default=8, metavar="N", help="measure errors on the first N (8)"
     )
     choosing.add_argument(
         "--target",
@@ -103,28 +105,39 @@ def run(arguments: argparse.Namespace) -> int:
         require_labels(arguments.check, labels_of(arguments.names, None, graph, files[0]))
     device = open_chosen(arguments.device, arguments.threads)
     try:
-        options = Calibration(arguments.pictures, arguments.measure, arguments.target)
+        options = Calibration(
+            arguments.pictures, arguments.measure, arguments.target, arguments.recursive
+        )
         failures: list[str] = []
 
         def warn(text: str) -> None:
             failures.append(text)
+            line.clear()
             print_stderr(f"Error: {text}")
 
-        scales, chosen = calibrate(
-            *(graph, plan, files[1], digests, pictures, device, options), warn=warn
-        )
+        line = StatusLine()
+        try:
+            scales, chosen = calibrate(
+                *(graph, plan, files[1], digests, pictures, device, options),
+                warn=warn,
+                report=line.show,
+            )
+        finally:
+            line.clear()
     finally:
         device.close()
     content, hint = str(scales).encode(), _output_files.HINT
     write_new(path, content, overwrite=arguments.overwrite, hint=hint)
     print(*_lines(scales, chosen), sep="\n")
-    print(f"{shown(path)}: {scales.about['pictures']} pictures")
-    if arguments.check:
-        _check(arguments, path)
-    return FAILED if failures else 0
+    count = int(scales.about["pictures"])
+    print(f"{shown(path)}: {count} picture{'' if count == 1 else 's'}")
+    is_complete = not arguments.check or _check(arguments, path)
+    return FAILED if failures or not is_complete else 0
 
 
 def _lines(scales: Scales, chosen: Chosen) -> list[str]:
+    if not chosen.errors:
+        return ["no convolution of this network can multiply integers: all stay float"]
     rows = [("layer", "section", "largest", "multiplies", "error alone")]
     for number, each in enumerate(scales.layers):
         if not isnan(each.error):
@@ -140,12 +153,13 @@ def _lines(scales: Scales, chosen: Chosen) -> list[str]:
     return [*lines, f"limits by {chosen.method}, {kept}: error {chosen.error:.4f}"]
 
 
-def _check(arguments: argparse.Namespace, scales: str) -> None:
-    """Print the average precision in float32 and in int8."""
+def _check(arguments: argparse.Namespace, scales: str) -> bool:
+    """Print the average precision in float32 and in int8; return whether all pictures were read."""
     import engine
     from engine.cli.evaluate import average_precisions
 
     rows = [["precision", "AP", "AP50", "AP75"]]
+    failures = 0
     for precision in ("float32", "int8"):
         with engine.load(
             *(arguments.cfg, arguments.weights, arguments.names),
@@ -156,9 +170,11 @@ def _check(arguments: argparse.Namespace, scales: str) -> None:
             scales=scales if precision == "int8" else None,
             threshold=0.005,
         ) as detector:
-            found = average_precisions(detector, arguments.check)
+            is_first = precision == "float32"  # the same pictures fail again
+            found, failures = average_precisions(detector, arguments.check, is_quiet=not is_first)
         rows.append([precision, *(_number(found[name]) for name in rows[0][1:])])
     print("", *align(rows), sep="\n")
+    return not failures
 
 
 def _number(value: float | None) -> str:

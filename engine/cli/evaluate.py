@@ -331,14 +331,17 @@ def _examples_from_detector(
     return examples, failures
 
 
-def average_precisions(detector: Detector, source: str) -> dict[str, float | None]:
-    """Return COCO's average precisions of a detector on labelled pictures."""
+def average_precisions(
+    detector: Detector, source: str, *, is_quiet: bool = False
+) -> tuple[dict[str, float | None], int]:
+    """Return COCO's average precisions on labelled pictures, and how many could not be read."""
     from engine.evaluate.score import score
 
     truth = _labelled(source, detector.labels)
     examples, failures = _examples_from_detector(detector, truth, "coco")
-    _print_problems(truth, failures, left_out=len(truth.entries) - len(examples))
-    return score(examples, truth.names).summary
+    if not is_quiet:
+        _print_problems(truth, failures, left_out=len(truth.entries) - len(examples))
+    return score(examples, truth.names).summary, len(failures)
 
 
 def require_labels(source: str, names: Sequence[str]) -> None:

@@ -48,7 +48,12 @@ def quantise(plan: Plan, ranges: LayerRanges) -> Plan:
 
 def candidates(plan: Plan) -> list[int]:
     """Return the layers whose convolutions could multiply integers."""
-    return sorted({number for op in _possible(plan) for number in layers_of(op)})
+    return _layers_of_all(_possible(plan))
+
+
+def integer_layers(plan: Plan, ranges: LayerRanges) -> list[int]:
+    """Return the layers whose convolutions multiply integers with these ranges."""
+    return _layers_of_all(_Choice(plan, ranges).convolutions)
 
 
 def where_it_gains(plan: Plan, ranges: LayerRanges) -> LayerRanges:
@@ -70,6 +75,10 @@ def where_it_gains(plan: Plan, ranges: LayerRanges) -> LayerRanges:
 def _possible(plan: Plan) -> Collection[Conv2d]:
     everything = LayerRanges(dict.fromkeys(range(len(plan.layers)), 1.0))
     return _Choice(plan, everything).convolutions
+
+
+def _layers_of_all(convolutions: Iterable[Conv2d]) -> list[int]:
+    return sorted({number for op in convolutions for number in layers_of(op)})
 
 
 def layers_of(op: Conv2d) -> list[int]:

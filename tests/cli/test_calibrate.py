@@ -223,6 +223,32 @@ def test_pictures_that_cannot_be_read_show_in_the_status(model, pictures, tmp_pa
     assert "a.scales: 2 pictures" in told.out
 
 
+def test_labelled_pictures_that_cannot_be_read_show_in_the_status(
+    model, pictures, tmp_path, capsys
+):
+    picture = write_picture(tmp_path / "p.png")
+    (pictures / "1.png").write_bytes(b"no picture")
+    options = ["--check", pictures, "--names", model.names, "-o", tmp_path / "a.scales"]
+    assert calibrate(model, picture, *options) == 1
+    told = capsys.readouterr()
+    assert told.err.count("1.png") == 1
+    assert "a.scales: 1 picture\n" in told.out
+    assert "\nint8 " in told.out
+
+
+def test_a_network_without_such_convolutions_says_so(tmp_path, capsys):
+    model = write_model(tmp_path, NET.replace("filters=16\nsize=3", "filters=15\nsize=3"), "abc")
+    picture = write_picture(tmp_path / "p.png")
+    assert calibrate(model, picture, "-o", tmp_path / "a.scales") == 0
+    assert "no convolution of this network can multiply integers" in capsys.readouterr().out
+
+
+def test_pictures_in_subfolders(model, pictures, tmp_path, capsys):
+    options = [tmp_path / "set", "--recursive", "-o", tmp_path / "a.scales"]
+    assert calibrate(model, *options) == 0
+    assert "a.scales: 3 pictures" in capsys.readouterr().out
+
+
 def test_layers_are_compared_with_float32(model, pictures, tmp_path, capsys):
     path = tmp_path / "my.scales"
     assert calibrate(model, pictures, "-o", path) == 0
@@ -241,7 +267,7 @@ def test_scales_next_to_the_weights_are_found_and_not_replaced(model, pictures, 
     beside = model.weights.with_suffix(".scales")
     try:
         assert calibrate(model, pictures, "--pictures", 1) == 0
-        assert "1 pictures" in capsys.readouterr().out
+        assert "1 picture\n" in capsys.readouterr().out
         detect = ["detect", *model.options, "--precision", "int8", str(pictures / "0.png")]
         assert cli.main(detect) == 0
         assert calibrate(model, pictures) == 2
@@ -271,7 +297,7 @@ def test_scales_name_the_weights_that_were_measured(tmp_path, monkeypatch, pictu
         assert (status, path.exists()) == (2, False)
         assert "changed while it was read. Try again" in capsys.readouterr().err
     else:
-        assert (status, scales.read(path).weights) == (0, measured)
+        assert (status, scales.parsed(path.read_bytes(), "a").weights) == (0, measured)
 
 
 def changed_model(folder, change):
@@ -286,7 +312,7 @@ def test_one_grey_picture_is_enough(model, device, tmp_path, capsys):
     Image.new("RGB", (40, 30), (128, 128, 128)).save(grey)
     path = tmp_path / "grey.scales"
     assert calibrate(model, grey, "-o", path, device=device) == 0
-    assert "1 pictures" in capsys.readouterr().out
+    assert "1 picture\n" in capsys.readouterr().out
     assert error_of_int8(model, path, device) < 1
 
 
@@ -308,7 +334,7 @@ def test_black_pictures_and_dead_channels(device, tmp_path, capsys):
     assert error_of_int8(model, path, device) < 0.07
 
 
-def test_a_layer_with_infinite_values_stays_float(device, tmp_path, capsys):
+def test_a_layer_with_infinite_values_stays_float(device, tmp_path, capsys, caplog):
     def overflow(number, name, values):
         # Weights are finite, and so are sums where the picture is black.
         changed = {"scale": 5e37, "mean": 0, "bias": 0}
@@ -322,6 +348,11 @@ def test_a_layer_with_infinite_values_stays_float(device, tmp_path, capsys):
     pictures = tmp_path / "black.png", write_picture(tmp_path / "p.png")
     assert calibrate(model, *pictures, "-o", path, device=device) == 0
     assert "\n0 convolutional inf - -" in path.read_text()
+    told = capsys.readouterr()
+    (line,) = caplog.messages
+    assert line.startswith(f"{tmp_path}/p.png: 5 layers have values that are not finite")
+    assert "int8" not in [word for line in told.out.splitlines() for word in line.split()[3:4]]
+    assert "limits by max, 2 stay float" in told.out
     x = np.random.default_rng(0).random((1, 3, 32, 32), np.float32)
     files = model.cfg, model.weights
     with engine.load(*files, device=device, precision="int8", scales=path) as small:

@@ -32,7 +32,7 @@ from engine.errors import ImageError, InputError, suggest, within_memory
 from engine.files.naming import shown
 from engine.inputs import Batch, Intake, Wanted, check_frames
 from engine.passes import optimise
-from engine.passes.quantise import LayerRanges, quantise
+from engine.passes.quantise import ALL_FLOAT, LayerRanges, quantise
 from engine.picture_runs import Keep, Outcome, Pace, PictureRuns
 from engine.plan.build import Plan
 from engine.settings import LARGEST_WORKERS, Settings, Tiles
@@ -723,8 +723,7 @@ class Detector:
         if self._ranges is not None:
             plan = quantise(plan, self._ranges)
             if not plan.scales:
-                why = "no layer multiplies integers (docs/int8.md), and all of them stay float"
-                _log.warning("%s: int8: %s", self._graph.file, why)
+                _log.warning("%s: int8: %s", self._graph.file, ALL_FLOAT)
         return self._device.compile(plan, batch=self.settings.batch, precision=self._precision)
 
 

@@ -128,6 +128,10 @@ def _measure(arguments: argparse.Namespace) -> int:
             ranges=_network.ranges(arguments, graph, plan, is_trained=is_trained),
             decoders=open_decoders(device) if decodes else None,
         )
+        if workload.ranges is not None and not workload.ready_plan.scales:
+            from engine.passes.quantise import ALL_FLOAT
+
+            print_stderr(f"Warning: {graph.file}: int8: {ALL_FLOAT}")
         budget = TimeBudget(arguments.warm_up, arguments.seconds)
         report = _Report(workload, is_quiet=arguments.json == "-")
         report.stages(arguments.batch, budget)

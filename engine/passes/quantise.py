@@ -29,6 +29,8 @@ from engine.plan.ops import ConcatPart, Conv2d, Op, Tensor, values_of
 # Other networks have at least 0.8.
 _LEAST_SHARE = 2 / 3
 
+ALL_FLOAT = "no layer multiplies integers (docs/int8.md), and all of them stay float"
+
 
 @dataclass(frozen=True)
 class LayerRanges:

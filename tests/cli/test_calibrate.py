@@ -401,3 +401,10 @@ def test_benchmarks_of_random_weights_need_no_scales(model, capsys):
     words = ["--cfg", str(model.cfg), "--device", "cpu", "--precision", "int8", "--seconds", "0.01"]
     assert cli.main(["benchmark", *words, "--warm-up", "0", "--layers"]) == 0
     assert "int8" in capsys.readouterr().out
+
+
+def test_a_benchmark_says_if_all_layers_stay_float(tmp_path, capsys):
+    model = write_model(tmp_path, NET.replace("filters=16\nsize=3", "filters=15\nsize=3"), "abc")
+    words = ["--cfg", str(model.cfg), "--device", "cpu", "--precision", "int8", "--seconds", "0"]
+    assert cli.main(["benchmark", *words, "--warm-up", "0"]) == 0
+    assert "net.cfg: int8: no layer multiplies integers" in capsys.readouterr().err

@@ -143,6 +143,15 @@ def test_a_document_of_other_repeats_is_not_added_to(tmp_path):
         opened(path, "abc1234", "--repeats", "8")
 
 
+def test_a_peer_that_died_before_a_question_is_one_error(tmp_path):
+    (tmp_path / "peer.py").write_text("raise SystemExit(3)")
+    arguments = bench_cuda.parse(["a.cfg", "--peer", str(tmp_path / "peer.py")])
+    with bench_cuda.Peer(arguments) as peer:
+        peer._process.wait()
+        with pytest.raises(EngineError, match="the peer ended with status 3"):
+            peer.ask({"about": True})
+
+
 def test_programs_are_timed_in_turn():
     calls = []
 

@@ -38,7 +38,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -182,8 +182,9 @@ class Peer:
     def ask(self, question: dict[str, Any]) -> Any:
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # then there is no answer, either
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
             raise EngineError(f"the peer ended with status {self._process.wait()}")
@@ -214,7 +215,8 @@ class Peer:
     def __exit__(self, *_: object) -> None:
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # from a question that a dead peer has not read
+            self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
 

@@ -40,15 +40,17 @@ def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch
     compiled = ["--compile", "net", "--ahead", "2"]
     monkeypatch.setattr(bench_cuda, "bus_of", lambda device: "0000:01:00.0")
     words += ["--repeats", "1"]
-    with on_tape(HostDevice()) as device:
-        monkeypatch.setattr(bench_cuda, "open_device", lambda name: device)
-        monkeypatch.setattr(device, "peaks", peaks_of)
-        assert bench_cuda.main([*words, *files, *compiled]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    with on_tape(HostDevice()) as device:
-        monkeypatch.setattr(bench_cuda, "open_device", lambda name: device)
-        assert bench_cuda.main([*words, *files, "--resume"]) == 0
-    assert not capsys.readouterr().out  # every row was there
+
+    def printed(*more):
+        with on_tape(HostDevice()) as device:
+            monkeypatch.setattr(bench_cuda, "open_device", lambda name: device)
+            monkeypatch.setattr(device, "peaks", peaks_of)
+            assert bench_cuda.main([*words, *files, *more]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    assert len(printed()) == 4
+    assert len(printed("--resume", *compiled)) == 2 + 2  # compiled ahead, rows without its times
+    assert not printed("--resume")  # every row was there
     document = json.loads((tmp_path / "rows.json").read_text())
     rows = document["rows"]
     assert [(row["precision"], row["batch"]) for row in rows] == [
@@ -62,12 +64,18 @@ def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch
     single, double, single_halves, _ = (row["bound_ms"] for row in rows)
     assert 0 < single < double
     assert single_halves == pytest.approx(single / 2)
-    assert len(printed) == 2 + 4  # compiled ahead, rows
     assert document["peer"] == "a peer 1.0"
-    assert len(document["commands"]) == 1
+    assert len(document["commands"]) == 2
 
 
-ROW = {"network": "a@32", "precision": "float32", "batch": 1, "engine_ms": 2.0, "ready_s": 1.0}
+ROW = {
+    "network": "a@32",
+    "precision": "float32",
+    "batch": 1,
+    "engine_ms": 2.0,
+    "ready_s": 1.0,
+    "peers_ms": {},
+}
 CARD = "NVIDIA H200, driver for CUDA 13.0"
 
 
@@ -124,7 +132,7 @@ def test_a_document_begins_again_on_another_card_of_the_same_kind(tmp_path, nvid
     path = tmp_path / "rows.json"
     opened(path, "abc1234").add(ROW)
     assert json.loads(path.read_text())["uuid"] == "GPU of 0000:01:00.0"
-    assert opened(path, "abc1234").has("a@32", "float32", 1)
+    assert opened(path, "abc1234").has(("a@32", "float32", 1))
     other = opened(path, "abc1234", "--repeats", "8", bus="0000:02:00.0")
     assert (other.content["uuid"], other.content["rows"]) == ("GPU of 0000:02:00.0", [])
 

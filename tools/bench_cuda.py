@@ -15,8 +15,8 @@ peak rate.
 --json writes the document that `python -m tools.write_benchmarks` turns into docs/benchmarks.md.
 Several runs may fill one document: their rows are added, or replace the rows of the same network,
 precision and batch. Kind of card, driver, commit and --repeats must be the same for all. --resume
-leaves out the rows that the document has. On another card of the same kind the document begins
-again, so that all of its rows come from one card.
+leaves out the rows that the document has, with the times of all peers that are asked for. On
+another card of the same kind the document begins again, so that all of its rows come from one card.
 
 --ahead N lets N processes of the peer compile first what takes it minutes. TORCHINDUCTOR_CACHE_DIR
 keeps that, and ENGINE_CACHE what the engine compiles and tunes, for an interrupted run.
@@ -36,7 +36,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from itertools import product
@@ -100,7 +100,13 @@ def main(words: list[str] | None = None) -> int:
     device = open_device(arguments.device)
     document = Document.open(arguments, words, device.describe(), bus_of(device.name))
     if arguments.resume:
-        cases = [each for each in cases if not document.has(*key_of(*each))]
+        cases = [
+            (spec, precision, batch)
+            for spec, precision, batch in cases
+            if not document.has(
+                key_of(spec, precision, batch), variants_of(arguments, spec, precision).values()
+            )
+        ]
     if arguments.ahead:
         compile_ahead(arguments, cases)
     with ExitStack() as stack:
@@ -156,6 +162,16 @@ def key_of(spec: str, precision: str, batch: int) -> tuple[str, str, int]:
     return f"{Path(name).stem}@{size or plan_of(spec).source.shape.width}", precision, batch
 
 
+def variants_of(arguments: argparse.Namespace, spec: str, precision: str) -> dict[str, str]:
+    """Return the peer's variants that are timed with a network, and their names in the tables."""
+    has_compiled = Path(spec.partition("@")[0]).stem in arguments.compile
+    return {
+        variant: name
+        for variant, name in PEER_OF[precision].items()
+        if arguments.peer and (has_compiled or name != COMPILE)
+    }
+
+
 def measure_in_turn(timers: dict[str, Timer], repeats: int) -> dict[str, float]:
     """Return the median milliseconds of each program; they run in turn, some repeats at a time."""
     turns = {}
@@ -173,7 +189,7 @@ class Peer:
     """A process of the peer, which answers each JSON line with one line."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self._compiled = arguments.compile
+        self._arguments = arguments
         command = [sys.executable, str(arguments.peer), "--device", arguments.device]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -190,14 +206,10 @@ class Peer:
             raise EngineError(f"the peer ended with status {self._process.wait()}")
         return json.loads(answer)
 
-    def prepare(self, spec: str, batch: int, precision: str) -> list[str]:
+    def prepare(self, spec: str, batch: int, precision: str) -> dict[str, str]:
         """Let the peer build its variants of this precision in place of those before."""
-        variants = [
-            variant
-            for variant, name in PEER_OF[precision].items()
-            if name != COMPILE or Path(spec.partition("@")[0]).stem in self._compiled
-        ]
-        self.ask({"net": spec, "batch": batch, "variants": variants})
+        variants = variants_of(self._arguments, spec, precision)
+        self.ask({"net": spec, "batch": batch, "variants": list(variants)})
         return variants
 
     def timers(self, spec: str, batch: int, precision: str) -> dict[str, Timer]:
@@ -207,7 +219,7 @@ class Peer:
             return lambda repeats: self.ask({"time": variant, "repeats": repeats})["ms"]
 
         prepared = self.prepare(spec, batch, precision)
-        return {PEER_OF[precision][variant]: timer(variant) for variant in prepared}
+        return {name: timer(variant) for variant, name in prepared.items()}
 
     def __enter__(self) -> Peer:
         return self
@@ -223,11 +235,10 @@ class Peer:
 
 def compile_ahead(arguments: argparse.Namespace, cases: list[tuple[str, str, int]]) -> None:
     """Let several processes of the peer compile what takes minutes, into a cache on disk."""
-    names = {precision for precision, variants in PEER_OF.items() if COMPILE in variants.values()}
     waiting = [
         (spec, batch, precision)
         for spec, precision, batch in cases
-        if precision in names and Path(spec.partition("@")[0]).stem in arguments.compile
+        if COMPILE in variants_of(arguments, spec, precision).values()
     ]
 
     def prepare(case: tuple[str, int, str]) -> None:
@@ -288,8 +299,12 @@ class Document:
         content["commands"] = [*content["commands"], " ".join(command)]
         return cls(arguments.json, content)
 
-    def has(self, *key: object) -> bool:
-        return any(self.key(row) == key for row in self.content["rows"])
+    def has(self, key: tuple[object, ...], peers: Collection[str] = ()) -> bool:
+        """Return whether a row of this key has the times of these peers."""
+        return any(
+            self.key(row) == key and row["peers_ms"].keys() >= set(peers)
+            for row in self.content["rows"]
+        )
 
     @classmethod
     def key(cls, row: dict[str, Any]) -> tuple[object, ...]:

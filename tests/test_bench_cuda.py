@@ -110,6 +110,30 @@ def test_a_document_of_another_commit_is_not_added_to(tmp_path):
         opened(path, "def5678")
 
 
+@pytest.mark.parametrize(
+    "content",
+    ['{"card": ', "[]", '{"card": "A card", "rows": []}', "\xff", pytest.param(None, id="row")],
+)
+def test_a_file_that_is_no_document_is_one_error(tmp_path, content):
+    path = tmp_path / "rows.json"
+    opened(path, "abc1234").add({"engine_ms": 2.0, **dict.fromkeys(bench_cuda.Document.FIELDS, 1)})
+    if content is not None:
+        path.write_text(content, encoding="latin-1")
+    with pytest.raises(EngineError, match=r"rows\.json: expected the rows of an earlier run"):
+        opened(path, "abc1234")
+
+
+def test_a_document_is_replaced_and_not_written_over(tmp_path):
+    path = tmp_path / "rows.json"
+    document = opened(path, "abc1234")
+    document.add(ROW)
+    before = path.read_text()
+    with path.open() as earlier:
+        document.add({**ROW, "batch": 8})
+        assert earlier.read() == before
+    assert [row["batch"] for row in json.loads(path.read_text())["rows"]] == [1, 8]
+
+
 NVIDIA_SMI = """#!/bin/sh
 case "$3" in
 *uuid*) echo "GPU of $2" ;;

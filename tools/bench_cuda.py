@@ -56,6 +56,7 @@ from engine.calibrate.collect import ranges_of_noise
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import EngineError
+from engine.files.atomic import write_new
 from engine.passes import FUSING, optimise, quantise
 from engine.plan.build import Plan
 from engine.vision.resize import Placement
@@ -286,7 +287,7 @@ class Document:
             "rows": [],
         }
         if arguments.json and arguments.json.exists():
-            earlier = json.loads(arguments.json.read_text(encoding="utf-8"))
+            earlier = cls._read(arguments.json)
             is_same_card = earlier.get("uuid", "") == content["uuid"]
             for key in (*cls.IDENTITY, *(["repeats"] if is_same_card else [])):
                 if earlier[key] != content[key]:
@@ -298,6 +299,15 @@ class Document:
                 content = {**content, **earlier}
         content["commands"] = [*content["commands"], " ".join(command)]
         return cls(arguments.json, content)
+
+    @classmethod
+    def _read(cls, path: Path) -> dict[str, Any]:
+        with suppress(OSError, ValueError, AttributeError, TypeError):  # not JSON, or no objects
+            content = json.loads(path.read_bytes())
+            has_all = content.keys() >= {*cls.IDENTITY, "repeats", "commands", "rows"}
+            if has_all and all(row.keys() >= {*cls.FIELDS, "peers_ms"} for row in content["rows"]):
+                return content
+        raise EngineError(f"{path}: expected the rows of an earlier run. Name another file")
 
     def has(self, key: tuple[object, ...], peers: Collection[str] = ()) -> bool:
         """Return whether a row of this key has the times of these peers."""
@@ -314,7 +324,7 @@ class Document:
         rows = [each for each in self.content["rows"] if self.key(each) != self.key(row)]
         self.content["rows"] = [*rows, row]
         if self._path:  # after each row, so that an aborted run keeps its rows
-            self._path.write_text(serialize(self.content), encoding="utf-8")
+            write_new(self._path, serialize(self.content).encode(), overwrite=True)
 
 
 def serialize(content: dict[str, Any]) -> str:

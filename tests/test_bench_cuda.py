@@ -26,6 +26,25 @@ for line in sys.stdin:
 """
 
 
+NVIDIA_SMI = """#!/bin/sh
+case "$3" in
+*uuid*) echo "GPU of $2" ;;
+*) echo 570.1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path, monkeypatch):
+    """A program of this name, which tells of a card what its address is."""
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(NVIDIA_SMI)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    return program
+
+
 def peaks_of(precision):
     """A card that memory bounds."""
     return Peaks(1e18, 1e9, {"float32": 4, "float16": 2}[precision], 4)
@@ -33,7 +52,9 @@ def peaks_of(precision):
 
 @pytest.mark.slow
 @needs_gxx
-def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch, capsys):
+def test_a_row_for_each_precision_and_batch(
+    tiny_detector, tmp_path, monkeypatch, capsys, nvidia_smi
+):
     (tmp_path / "peer.py").write_text(PEER)
     words = [f"{tiny_detector.cfg}@16", "--batches", "1,2", "--precisions", "float32,float16"]
     files = ["--peer", str(tmp_path / "peer.py"), "--json", str(tmp_path / "rows.json")]
@@ -93,7 +114,7 @@ def opened(path, commit, *more, bus="0000:01:00.0"):
     return bench_cuda.Document.open(bench_cuda.parse(words), words, CARD, bus)
 
 
-def test_a_second_run_adds_its_rows_and_replaces_those_it_repeats(tmp_path):
+def test_a_second_run_adds_its_rows_and_replaces_those_it_repeats(tmp_path, nvidia_smi):
     path = tmp_path / "rows.json"
     for ms, batch in (2.0, 1), (3.0, 8), (1.0, 1):
         opened(path, "abc1234").add({**ROW, "batch": batch, "engine_ms": ms})
@@ -134,31 +155,32 @@ def test_a_document_is_replaced_and_not_written_over(tmp_path):
     assert [row["batch"] for row in json.loads(path.read_text())["rows"]] == [1, 8]
 
 
-NVIDIA_SMI = """#!/bin/sh
-case "$3" in
-*uuid*) echo "GPU of $2" ;;
-*) echo 570.1 ;;
-esac
-"""
-
-
-@pytest.fixture
-def nvidia_smi(tmp_path, monkeypatch):
-    """A program of this name, which tells of a card what its address is."""
-    program = tmp_path / "bin" / "nvidia-smi"
-    program.parent.mkdir()
-    program.write_text(NVIDIA_SMI)
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-
-
-def test_a_document_begins_again_on_another_card_of_the_same_kind(tmp_path, nvidia_smi):
+def test_a_document_of_another_card_is_only_replaced_to_resume_and_is_kept(tmp_path, nvidia_smi):
     path = tmp_path / "rows.json"
     opened(path, "abc1234").add(ROW)
-    assert json.loads(path.read_text())["uuid"] == "GPU of 0000:01:00.0"
-    assert opened(path, "abc1234").has(("a@32", "float32", 1))
-    other = opened(path, "abc1234", "--repeats", "8", bus="0000:02:00.0")
-    assert (other.content["uuid"], other.content["rows"]) == ("GPU of 0000:02:00.0", [])
+    before = [path.read_bytes()]
+    with pytest.raises(EngineError, match=r"another card .*GPU of 0000:02:00\.0.* add --resume"):
+        opened(path, "abc1234", bus="0000:02:00.0")
+    for bus in ("0000:02:00.0", "0000:03:00.0"):
+        document = opened(path, "abc1234", "--resume", "--repeats", "8", bus=bus)
+        assert (document.content["uuid"], document.content["rows"]) == (f"GPU of {bus}", [])
+        assert path.read_bytes() == before[-1]  # until there is a row
+        document.add(ROW)
+        document.add({**ROW, "batch": 8})
+        before.append(path.read_bytes())
+    copies = sorted(tmp_path.glob("rows.earlier-*.json"))
+    assert [each.read_bytes() for each in copies] == before[:2]
+    document = opened(path, "abc1234", "--resume", "--repeats", "8", bus=bus)
+    assert document.has(("a@32", "float32", 1))
+
+
+def test_a_card_that_nvidia_smi_does_not_name_is_another(tmp_path, nvidia_smi):
+    path = tmp_path / "rows.json"
+    nvidia_smi.write_text("#!/bin/sh\ncase $3 in *uuid*) exit 1; esac; echo 570.1\n")
+    opened(path, "abc1234").add(ROW)
+    with pytest.raises(EngineError, match="which nvidia-smi does not name"):
+        opened(path, "abc1234")
+    assert not opened(path, "abc1234", "--resume").content["rows"]
 
 
 def test_the_card_that_is_open_is_asked_for(monkeypatch):
@@ -168,7 +190,7 @@ def test_the_card_that_is_open_is_asked_for(monkeypatch):
     assert bench_cuda.bus_of("cuda:2") == "0000:03:00.0"
 
 
-def test_a_document_of_other_repeats_is_not_added_to(tmp_path):
+def test_a_document_of_other_repeats_is_not_added_to(tmp_path, nvidia_smi):
     path = tmp_path / "rows.json"
     opened(path, "abc1234").add(ROW)
     with pytest.raises(EngineError, match="repeats: expected 8, got 200"):

@@ -15,8 +15,9 @@ peak rate.
 --json writes the document that `python -m tools.write_benchmarks` turns into docs/benchmarks.md.
 Several runs may fill one document: their rows are added, or replace the rows of the same network,
 precision and batch. Kind of card, driver, commit and --repeats must be the same for all. --resume
-leaves out the rows that the document has, with the times of all peers that are asked for. On
-another card of the same kind the document begins again, so that all of its rows come from one card.
+leaves out the rows that the document has, with the times of all peers that are asked for. All rows
+come from one card: on another of the same kind, or if nvidia-smi does not name it, a document is
+only begun again with --resume, whose first row keeps the file before as NAME.earlier-1.json.
 
 --ahead N lets N processes of the peer compile first what takes it minutes. TORCHINDUCTOR_CACHE_DIR
 keeps that, and ENGINE_CACHE what the engine compiles and tunes, for an interrupted run.
@@ -39,7 +40,7 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -259,8 +260,11 @@ class Document:
     IDENTITY = ("card", "driver", "commit")
     FIELDS = ("network", "precision", "batch")  # which name a row
 
-    def __init__(self, path: Path | None, content: dict[str, Any]) -> None:
+    def __init__(
+        self, path: Path | None, content: dict[str, Any], *, is_of_another_card: bool
+    ) -> None:
         self._path = path
+        self._is_of_another_card = is_of_another_card  # the file that is there
         self.content = content
 
     @classmethod
@@ -286,9 +290,10 @@ class Document:
             "commands": [],
             "rows": [],
         }
+        is_same_card = True
         if arguments.json and arguments.json.exists():
             earlier = cls._read(arguments.json)
-            is_same_card = earlier.get("uuid", "") == content["uuid"]
+            is_same_card = bool(content["uuid"]) and earlier.get("uuid") == content["uuid"]
             for key in (*cls.IDENTITY, *(["repeats"] if is_same_card else [])):
                 if earlier[key] != content[key]:
                     raise EngineError(
@@ -297,8 +302,14 @@ class Document:
                     )
             if is_same_card:
                 content = {**content, **earlier}
+            elif not arguments.resume:
+                raise EngineError(
+                    f"{arguments.json}: has rows of another card than this one, "
+                    f"{content['uuid'] or 'which nvidia-smi does not name'}. Name another file, or "
+                    "add --resume to time them again and to keep a copy of the file"
+                )
         content["commands"] = [*content["commands"], " ".join(command)]
-        return cls(arguments.json, content)
+        return cls(arguments.json, content, is_of_another_card=not is_same_card)
 
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:
@@ -324,7 +335,16 @@ class Document:
         rows = [each for each in self.content["rows"] if self.key(each) != self.key(row)]
         self.content["rows"] = [*rows, row]
         if self._path:  # after each row, so that an aborted run keeps its rows
+            if self._is_of_another_card:
+                write_new(free_name(self._path), self._path.read_bytes())
+                self._is_of_another_card = False
             write_new(self._path, serialize(self.content).encode(), overwrite=True)
+
+
+def free_name(path: Path) -> Path:
+    """Return a new name for the copy of a file."""
+    names = (path.with_suffix(f".earlier-{number}{path.suffix}") for number in count(1))
+    return next(each for each in names if not each.exists())
 
 
 def serialize(content: dict[str, Any]) -> str:
@@ -375,7 +395,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--ahead", type=int, default=0, help="processes that compile them first")
     parser.add_argument("--json", type=Path, help="new, or of the same commit and card")
-    parser.add_argument("--resume", action="store_true", help="keep the rows of the document")
+    parser.add_argument("--resume", action="store_true", help="keep the rows that this card has")
     parser.add_argument("--commit", help="the measured commit (default: from git)")
     return parser.parse_args(words)
 

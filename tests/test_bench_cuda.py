@@ -47,7 +47,7 @@ def nvidia_smi(tmp_path, monkeypatch):
 
 def peaks_of(precision):
     """A card that memory bounds."""
-    return Peaks(1e18, 1e9, {"float32": 4, "float16": 2}[precision], 4)
+    return Peaks(1e18, 1e9, {"float32": 4, "float16": 2}[precision], 4, 2e18)
 
 
 @pytest.mark.slow

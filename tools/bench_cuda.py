@@ -133,7 +133,8 @@ def main(words: list[str] | None = None) -> int:
                 ms = measure_in_turn({"": engine, **timers}, arguments.repeats)
             boxes_ms = measure_to_boxes(program, batch, arguments.repeats) if plan.heads else None
             peaks = device.peaks(precision) if isinstance(device, HasPeaks) else None
-            bounds = [lower_bound(op, batch, peaks) for op in program.plan.ops] if peaks else []
+            run = program.plan
+            bounds = [lower_bound(op, batch, peaks, run.scales) for op in run.ops] if peaks else []
             program.close()
             network, *_ = key_of(spec, precision, batch)
             row = {

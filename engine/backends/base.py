@@ -361,8 +361,9 @@ class Peaks:
 
     operations: float  # per second; a multiply-add is two
     bytes: float  # to and from its memory, per second
-    value_bytes: int  # of an activation or a weight
+    value_bytes: int  # of an activation or a weight, unless it is int8
     multiprocessors: int
+    int8_operations: float  # per second, of ops that multiply integers
 
 
 @runtime_checkable

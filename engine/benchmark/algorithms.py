@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Protocol, runtime_checkable
 
 from engine.backends.base import Device
-from engine.benchmark.roofline import HasPeaks, operations
+from engine.benchmark.roofline import HasPeaks, operations, peak_rate
 from engine.benchmark.workload import Workload
 from engine.errors import InputError
 from engine.plan.build import Plan
@@ -54,6 +54,7 @@ def measure(workload: Workload, batch: int) -> Iterator[AlgorithmTime]:
         op = identical[0]
         layers = tuple(plan.layer_of(each) for each in identical)
         work = operations(op) * batch * op.out.steps
+        most = peak_rate(op, peaks, plan.scales) if peaks else None
         chosen, times = autotuned.algorithm_times(
             plan, op, batch=batch, precision=workload.precision
         )
@@ -62,7 +63,7 @@ def measure(workload: Workload, batch: int) -> Iterator[AlgorithmTime]:
                 rate = work * 1e3 / milliseconds
                 yield AlgorithmTime(
                     *(layers, describe(op), name, name == chosen),
-                    *(milliseconds * 1e3, rate, rate / peaks.operations if peaks else None),
+                    *(milliseconds * 1e3, rate, rate / most if most else None),
                 )
 
 

@@ -78,6 +78,7 @@ def measure(workload: Workload, batch: int, *, repeats: int = 10) -> Profile:
     peaks = device.peaks(workload.precision) if isinstance(device, HasPeaks) else None
     program = workload.compile(batch)
     try:
+        scales = program.plan.scales
         images = workload.images(batch)
         times = program.profile(images, repeats=repeats)
         forward = median(_forward_times(program, images, repeats))
@@ -92,7 +93,7 @@ def measure(workload: Workload, batch: int, *, repeats: int = 10) -> Profile:
                 *(layer, workload.graph.nodes[layer].kind, type(each.op).__name__),
                 *(str(each.op.out.shape), each.milliseconds, each.milliseconds / total),
                 *(operations(each.op) * batch * each.op.out.steps, each.algorithm),
-                lower_bound(each.op, batch, peaks) if peaks else None,
+                lower_bound(each.op, batch, peaks, scales) if peaks else None,
             )
         )
     return Profile(batch, forward, tuple(rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import ceil, prod
 from typing import Protocol, runtime_checkable
@@ -35,10 +36,11 @@ class Bound:
     reason: str  # the same in words
 
 
-def lower_bound(op: Op, batch: int, peaks: Peaks) -> Bound:
+def lower_bound(op: Op, batch: int, peaks: Peaks, int8: Collection[Tensor] = ()) -> Bound:
+    """Return the bound of an op of a plan with these int8 tensors: Plan.scales."""
     work = operations(op) * batch * op.out.steps
-    moved = _values(op, batch) * peaks.value_bytes
-    compute, memory = work * 1e3 / peaks.operations, moved * 1e3 / peaks.bytes
+    moved = _bytes(op, batch, peaks.value_bytes, int8)
+    compute, memory = work * 1e3 / peak_rate(op, peaks, int8), moved * 1e3 / peaks.bytes
     milliseconds = max(compute, memory)
     tiles = _tiles(op, batch)
     if milliseconds < _LAUNCH_MS:
@@ -52,6 +54,15 @@ def lower_bound(op: Op, batch: int, peaks: Peaks) -> Bound:
     else:
         limit, reason = "memory", f"{moved / 1e6:.3g} MB to move"
     return Bound(work, moved, milliseconds, limit, reason)
+
+
+def peak_rate(op: Op, peaks: Peaks, int8: Collection[Tensor]) -> float:
+    """Return the peak operations per second, of integers in a convolution of an int8 tensor."""
+    return peaks.int8_operations if _is_int8(op, int8) else peaks.operations
+
+
+def _is_int8(op: Op, int8: Collection[Tensor]) -> bool:
+    return isinstance(op, ops.Conv2d) and op.src in int8
 
 
 def operations(op: Op) -> int:
@@ -69,20 +80,25 @@ def operations(op: Op) -> int:
     return 0
 
 
-def _values(op: Op, batch: int) -> int:
-    """Return the number of values that are read or written, each counted once."""
+def _bytes(op: Op, batch: int, value_bytes: int, int8: Collection[Tensor]) -> int:
+    """Return the number of bytes that are read or written, each counted once."""
+
+    def moved(tensor: Tensor, values: int) -> int:
+        return values * _rows(tensor, batch) * (1 if tensor in int8 else value_bytes)
+
     if isinstance(op, ops.Concat):
-        read = sum(part.count * part.src.shape.area * _rows(part.src, batch) for part in op.parts)
+        read = sum(moved(part.src, part.count * part.src.shape.area) for part in op.parts)
     elif isinstance(op, ops.Conv2d):
         read_share = prod(
             min(1.0, size / stride) for size, stride in zip(op.kernel, op.stride, strict=True)
         )
-        read = ceil(read_share * op.src.shape.size) * _rows(op.src, batch)
-        read += 0 if op.residual is None else op.residual.shape.size * _rows(op.residual, batch)
+        read = moved(op.src, ceil(read_share * op.src.shape.size))
+        read += 0 if op.residual is None else moved(op.residual, op.residual.shape.size)
     else:
-        read = sum(each.shape.size * _rows(each, batch) for each in op.reads)
+        read = sum(moved(each, each.shape.size) for each in op.reads)
     constants = sum(prod(each.shape) for each in op.constants)
-    return read + constants + op.out.shape.size * _rows(op.out, batch)
+    constants *= 1 if _is_int8(op, int8) else value_bytes
+    return read + constants + moved(op.out, op.out.shape.size)
 
 
 def _rows(tensor: Tensor, batch: int) -> int:

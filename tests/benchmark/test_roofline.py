@@ -1,5 +1,7 @@
 """Lower bounds of the time of an op, and what limits it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -8,13 +10,14 @@ from engine.backends.cpu.device import CpuDevice
 from engine.benchmark import layers
 from engine.benchmark.layers import LayerTime, Profile
 from engine.benchmark.roofline import Bound, lower_bound
+from engine.passes.quantise import LayerRanges
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import ConcatPart
 from engine.plan.shapes import Shape
 from tests.benchmark.test_benchmark import workload_of
 
-CARD = Peaks(operations=1e13, bytes=1e11, value_bytes=2, multiprocessors=8)
+CARD = Peaks(operations=1e13, bytes=1e11, value_bytes=2, multiprocessors=8, int8_operations=2e13)
 
 
 def convolution(channels, filters, size, *, kernel=3, stride=1, groups=1):
@@ -87,3 +90,24 @@ def test_a_device_with_peaks_has_a_bound_for_every_op(tiny_detector):
     assert all(each.bound.milliseconds > 0 for each in profile.layers)
     assert profile.reached == pytest.approx(profile.bound / profile.forward)
     cpu.close()
+
+
+CFG = "[net]\nwidth=16\nheight=16\nchannels=64\n"
+CONVOLUTION = "[convolutional]\nfilters=64\nsize=3\npad=1\nactivation=linear\n"
+
+
+def test_ops_of_a_quantised_plan_are_int8_only_where_tensors_have_scales(tmp_path):
+    path = tmp_path / "net.cfg"
+    path.write_text(CFG + 3 * CONVOLUTION)
+    cpu, ranges = Peaked(1), LayerRanges(dict.fromkeys(range(3), 1.0))
+    workload = workload_of(SimpleNamespace(cfg=path), cpu, precision="int8", ranges=ranges)
+    rows = layers.measure(workload, 1, repeats=1).layers
+    cpu.close()
+    assert [each.op for each in rows] == ["Conv2d", "Convert", "Conv2d", "Conv2d"]
+    values, constants = 64 * 256, 64 * (64 * 9 + 1)
+    assert [each.bound.bytes for each in rows] == [
+        2 * values + 2 * constants + 2 * values,  # of a float input
+        *(2 * values + values, values + constants + values, values + constants + 2 * values),
+    ]
+    rates = [each.operations * 1e3 / each.bound.milliseconds for each in rows]
+    assert rates == pytest.approx([1e13, 0.0, 2e13, 2e13])

@@ -143,7 +143,7 @@ def test_every_algorithm_of_a_card_and_the_chosen_one(tiny_detector, capsys, mon
     files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
     quick = ["--seconds", "0", "--warm-up", "0"]
     with on_tape(HostDevice(name="cuda:0")) as device:
-        monkeypatch.setattr(device, "peaks", lambda precision: Peaks(1e12, 1e11, 4, 4))
+        monkeypatch.setattr(device, "peaks", lambda precision: Peaks(1e12, 1e11, 4, 4, 1e12))
         monkeypatch.setattr(backends, "open_chosen", lambda name, threads: device)
         assert cli.main(["benchmark", *files, "--algorithms", "--layers", *quick]) == 0
     out = capsys.readouterr().out

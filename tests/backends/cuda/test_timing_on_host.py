@@ -53,6 +53,7 @@ def test_each_algorithm_of_a_convolution_is_timed(device, tiny_detector):
         ((9, 0), 132, 1.98e9, "float32", 178e12),  # H200: a third of its tf32
         ((8, 9), 128, 2.52e9, "float32", 82.6e12),  # RTX 4090: without matrix units
         ((9, 0), 132, 1.83e9, "float16", 989e12),
+        ((9, 0), 132, 1.83e9, "int8", 989e12),  # of its float16 values
         ((8, 0), 108, 1.41e9, "tf32", 156e12),  # A100
         ((7, 5), 40, 1.59e9, "float16", 65e12),  # T4
         ((7, 5), 40, 1.59e9, "tf32", None),
@@ -68,7 +69,9 @@ def test_the_most_a_card_could_do(capability, multiprocessors, clock, precision,
     else:
         assert found.operations == pytest.approx(expected, rel=0.01)
         assert (found.bytes, found.multiprocessors) == (4e12, multiprocessors)
-        assert found.value_bytes == (2 if precision == "float16" else 4)
+        assert found.value_bytes == (2 if precision in ("float16", "int8") else 4)
+        if precision in ("float16", "int8"):
+            assert found.int8_operations == 2 * found.operations
 
 
 def test_copies_and_run_are_timed_behind_other_runs(device, tiny_detector):

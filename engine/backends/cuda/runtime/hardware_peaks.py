@@ -20,11 +20,13 @@ _SPLIT = 3  # tf32 multiplications for one of float32
 
 
 def peaks(card: Card, precision: str) -> Peaks | None:
-    """Return the peak rates, or None if they are unknown."""
+    """Return the peak rates, or None if they are unknown; what is not int8 is float16 there."""
     plain, tf32, float16 = _RATES.get(card.capability, (0, 0, 0))
     best = {"float32": max(plain, tf32 / _SPLIT), "tf32": tf32, "float16": float16}
-    best["int8"] = 2 * float16
-    operations = 2.0 * best[precision] * card.multiprocessors * card.clock
+    floats = "float16" if precision == "int8" else precision
+    cycles = 2.0 * card.multiprocessors * card.clock  # with two operations each
+    operations = cycles * best[floats]
     if not (operations and card.bandwidth):
         return None
-    return Peaks(operations, card.bandwidth, VALUE_BYTES[precision], card.multiprocessors)
+    size, int8 = VALUE_BYTES[floats], cycles * 2 * float16
+    return Peaks(operations, card.bandwidth, size, card.multiprocessors, int8)

@@ -33,7 +33,8 @@ WHAT_PRECISIONS_MEAN = {
     "float32": "the default; on Hopper three tf32 products of split operands make one product",
     "tf32": "float32 in memory, multiplications with a 10-bit mantissa",
     "float16": "float16 in memory, sums in float32; boxes are decoded from float32",
-    "int8": "[8-bit integers](int8.md) in memory, exact sums, heads in float32; no peer",
+    "int8": "[8-bit integers](int8.md) in memory, exact sums, heads in float32; no peer.\n"
+    "  A network in which int8 would not pay, such as enet-coco, runs in float16",
 }
 
 

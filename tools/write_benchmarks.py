@@ -89,7 +89,8 @@ that the peer needs to run it once on the same card. PyTorch also replays a CUDA
 
 `--peer` runs a program in turn with the engine, with the same networks, weights and pictures:
 `tools/torch_peer.py` is PyTorch, and `torch.compile` for the networks that `--compile` names. The
-last command writes this page and its picture from the rows.
+last command writes this page and its picture from the rows. The exact commands of this run, with
+the seconds of tuning (`ENGINE_TUNE`), are in `commands` of [{name}](../tools/results/{name}).
 
     NETS="{" ".join(NETWORKS[:3])}"
     NETS="$NETS {" ".join(NETWORKS[3:])}"

@@ -13,7 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
+# Compiled modules are valid in a copy, which keeps the times of its sources; those that another
+# process is writing have one more suffix.
+NOT_COPIED = shutil.ignore_patterns(".*", "*.pyc.*", "build", "dist", "*.egg-info")
 RECIPES = dict(re.findall(r"^### (.+)\n((?:(?!^##).*\n?)*)", TEXT, re.MULTILINE))
 
 
@@ -108,7 +110,8 @@ def replaced(path, diff):
 
 def changed(copy):
     """Return the files of the copy that are new, or not as here."""
-    names = (path.relative_to(copy) for path in copy.rglob("*") if path.is_file())
+    files = (path for path in copy.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    names = (path.relative_to(copy) for path in files)
     return {
         name.as_posix()
         for name in names

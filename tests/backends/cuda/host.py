@@ -25,7 +25,7 @@ from tests import needs
 FOLDER = Path(__file__).parent
 HEADERS = ("fibers.h", "host.h", "half_on_host.h")
 # Fibers jump from one stack to another, which -D_FORTIFY_SOURCE takes for a mistake.
-_OPTIONS = ("-std=c++17", "-O1", "-fPIC", "-w", "-ffp-contract=off", "-U_FORTIFY_SOURCE")
+_OPTIONS = ("-std=c++17", "-fPIC", "-w", "-ffp-contract=off", "-U_FORTIFY_SOURCE")
 # Linking to the library of C++ as well takes a tenth of a second.
 _LIBRARIES = ("-nodefaultlibs", "-lm", "-lc", "-lgcc")
 GXX = shutil.which("g++")
@@ -83,22 +83,22 @@ def build(*defines: str) -> ctypes.CDLL:
     return compile_library(source(), defines)
 
 
-def compile_library(text: str, defines: Sequence[str]) -> ctypes.CDLL:
+def compile_library(text: str, defines: Sequence[str], speed: str = "-O1") -> ctypes.CDLL:
     """Compile a text once; the library stays in the temporary folder."""
     assert GXX is not None
     texts = [text, *(FOLDER.joinpath(name).read_text() for name in HEADERS)]
-    facts = [*texts, *_options(), *_LIBRARIES, *defines]
+    facts = [*texts, *_options(), speed, *_LIBRARIES, *defines]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"engine-kernels-on-host-{os.getuid()}"
     folder.mkdir(exist_ok=True, mode=0o700)
-    headers = _compiled_headers(folder)
+    headers = _compiled_headers(folder, speed)
     library = folder / f"{key}.so"
     with _made_once(library) as is_missing:
         if is_missing:
             unit = folder / f"{key}.{os.getpid()}.cpp"
             made = unit.with_suffix(".so")
             unit.write_text(text)
-            options = f"-I{headers}", f"-I{FOLDER}", *defines
+            options = speed, f"-I{headers}", f"-I{FOLDER}", *defines
             _compile("-shared", *options, "-o", made, unit, *_LIBRARIES)
             made.replace(library)
             unit.unlink()
@@ -113,10 +113,10 @@ def _made_once(file: Path) -> Iterator[bool]:
         yield not file.exists()
 
 
-def _compiled_headers(folder: Path) -> Path:
+def _compiled_headers(folder: Path, speed: str) -> Path:
     """Return a folder with host.h precompiled, because parsing it dominates compilation."""
     texts = [FOLDER.joinpath(name).read_text() for name in ("fibers.h", "host.h")]
-    facts = [*texts, *_options(), str(GXX), str(Path(GXX or "").stat().st_mtime_ns)]
+    facts = [*texts, *_options(), speed, str(GXX), str(Path(GXX or "").stat().st_mtime_ns)]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     headers = folder / f"headers-{key}"
     headers.mkdir(exist_ok=True)
@@ -124,7 +124,7 @@ def _compiled_headers(folder: Path) -> Path:
     with _made_once(made) as is_missing:
         if is_missing:
             part = headers / f"{os.getpid()}.gch"
-            _compile("-x", "c++-header", "-o", part, FOLDER / "host.h")
+            _compile(speed, "-x", "c++-header", "-o", part, FOLDER / "host.h")
             part.replace(made)
     return headers
 

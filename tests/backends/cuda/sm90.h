@@ -101,7 +101,7 @@ inline void prefetch_tensor_map(const TensorMap*) {}
 inline void prefetch_l2(const void*, unsigned) {}
 
 // Swizzles chunks of 16 bytes by the line of 128 bytes that they are in.
-inline unsigned swizzled(unsigned at, int row_bytes = ROW_BYTES)
+QUICK unsigned swizzled(unsigned at, int row_bytes = ROW_BYTES)
 {
     return at ^ (at >> 7 & (row_bytes / 16 - 1)) << 4;
 }
@@ -161,19 +161,27 @@ inline void bulk_load(unsigned to, const void* from, int bytes, unsigned barrier
 
 // ---- wgmma
 
+#define DEPTH (MODE == 4 ? 32 : MODE == 0 ? 16 : 8)
+
 struct Matrix {
     unsigned address;
     int row, apart, across;  // bytes; across: to the next 16 of k, zero where they follow, swizzled
 
-    float at(int i, int k) const
+    // Reads the values of a row, which are 32 bytes, sixteen at a time.
+    QUICK void read(int i, float* values) const
     {
-        const int bytes = MODE == 4 ? 1 : MODE == 0 ? 2 : 4;
         const unsigned line = address + i / 8 * apart + i % 8 * row;
-        const unsigned at = across ? line + k * bytes / 16 * across + k * bytes % 16
-                                   : swizzled(line + k * bytes, row);
-        unsigned word = 0;
-        std::memcpy(&word, block_memory + at, bytes);
-        return MODE == 4 ? (signed char)word : MODE == 0 ? half_at(word, 0) : tf32_of(word);
+        for (int chunk = 0; chunk < 2; ++chunk) {
+            const unsigned at = across ? line + chunk * across : swizzled(line + chunk * 16, row);
+            unsigned words[4];
+            std::memcpy(words, block_memory + at, 16);
+            for (int j = 0; j < DEPTH / 2; ++j) *values++ = value_of(words, j);
+        }
+    }
+    QUICK static float value_of(const unsigned (&words)[4], int j)
+    {
+        if (MODE == 4) return (signed char)(words[j / 4] >> j % 4 * 8);
+        return MODE == 0 ? half_at(words[j / 2], j % 2) : tf32_of(words[j]);
     }
 };
 template <int BYTES = ROW_BYTES> inline Matrix matrix_descriptor(unsigned address, int apart = 8)
@@ -190,48 +198,49 @@ inline void wgmma_fence() {}
 inline void wgmma_commit() {}
 template <int N> inline void wgmma_wait() {}
 
-#define DEPTH (MODE == 4 ? 32 : MODE == 0 ? 16 : 8)
 typedef std::conditional_t<MODE == 4, int, float> Sum;
 
 // A lane has rows lane / 4 and lane / 4 + 8 of its warp's 16, and pairs of every eight columns.
-template <int N, typename Row>
-inline void add_products(Sum (&sum)[N], Row row_of, const Matrix& b)
+FAST void add_products(Sum* sum, int count, const float (&rows)[2][DEPTH], const Matrix& b)
 {
     const int lane = running % 32;
-    float rows[2][DEPTH];
-    for (int i = 0; i < 2; ++i) {
-        for (int k = 0; k < DEPTH; ++k) rows[i][k] = row_of(i, k);
-    }
-    static_assert(N % 4 == 0, "both rows of two columns");
-    for (int first = 0; first < N; first += 4) {
+    for (int first = 0; first < count; first += 4) {
         for (int j = first; j < first + 2; ++j) {
-            const int column = first * 2 + lane % 4 * 2 + j % 2;
+            float values[DEPTH];
+            b.read(first * 2 + lane % 4 * 2 + j % 2, values);
             double one = sum[j], other = sum[j + 2];
             for (int k = 0; k < DEPTH; ++k) {
-                const double value = b.at(column, k);
-                one += rows[0][k] * value;
-                other += rows[1][k] * value;
+                one += (double)rows[0][k] * values[k];
+                other += (double)rows[1][k] * values[k];
             }
             sum[j] = (Sum)one;
             sum[j + 2] = (Sum)other;
         }
     }
 }
-template <int N> inline void wgmma(Sum (&sum)[N], const Matrix& a, const Matrix& b)
+FAST void add_products_of_shared(Sum* sum, int count, const Matrix& a, const Matrix& b)
 {
     const int first = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-    add_products(sum, [&](int i, int k) { return a.at(first + i * 8, k); }, b);
+    float rows[2][DEPTH];
+    for (int i = 0; i < 2; ++i) a.read(first + i * 8, rows[i]);
+    add_products(sum, count, rows, b);
+}
+template <int N> inline void wgmma(Sum (&sum)[N], const Matrix& a, const Matrix& b)
+{
+    static_assert(N % 4 == 0, "both rows of two columns");
+    add_products_of_shared(sum, N, a, b);
 }
 template <int N>
 inline void wgmma_registers(Sum (&sum)[N], const unsigned (&a)[4], const Matrix& b)
 {
     const auto lanes = show(a, 4);
     const int first = running % 32 / 4 * 4;
-    float all[2][8];
+    float rows[2][DEPTH] = {};
     for (int i = 0; i < 2; ++i) {
-        for (int k = 0; k < 8; ++k) all[i][k] = tf32_of(lanes[first + k % 4][i + k / 4 * 2]);
+        for (int k = 0; k < 8; ++k) rows[i][k] = tf32_of(lanes[first + k % 4][i + k / 4 * 2]);
     }
-    add_products(sum, [&](int i, int k) { return all[i][k]; }, b);
+    static_assert(N % 4 == 0, "both rows of two columns");
+    add_products(sum, N, rows, b);
 }
 template <int N>
 inline void wgmma_registers_zeroed(Sum (&sum)[N], const unsigned (&a)[4], const Matrix& b)

@@ -104,7 +104,8 @@ def build(tile: Tile, *, is_turing: bool) -> ctypes.CDLL:
     takes = ", ".join(f"const {kind}* argument{i}" for i, kind in enumerate(kinds))
     given = ", ".join(f"*argument{i}" for i in range(len(kinds)))
     runner = _RUNNER % (takes, f"{tile.kernel}({given})")
-    return host.compile_library(heads + text + runner, defines)
+    # Compiling a tile takes longer than running it, except what warps.h and sm90.h call FAST.
+    return host.compile_library(heads + text + runner, defines, speed="-Og")
 
 
 @dataclass(frozen=True)

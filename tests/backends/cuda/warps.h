@@ -5,6 +5,11 @@
 #pragma once
 #include "common.cuh"
 
+// A function that becomes a part of those that call it, FAST ones also.
+#define QUICK __attribute__((always_inline)) inline
+// A function that takes much of the time: the others are compiled in haste.
+#define FAST __attribute__((noinline, optimize("O2"))) static
+
 struct uint4 {
     unsigned x, y, z, w;
 };
@@ -24,6 +29,7 @@ struct Copy {
 // the next ones.
 struct Shown {
     unsigned words[2][32][8];
+    unsigned sums[2][32][4];
     Meeting meeting;
 };
 
@@ -127,58 +133,73 @@ inline void ldmatrix_x4(unsigned (&r)[4], unsigned address)
     }
 }
 
-inline float half_at(unsigned word, int index)
+QUICK float half_at(unsigned word, int index)
 {
 #ifdef STORE_HALF
-    return to_float(half{(uint16_t)(word >> 16 * index)});
+    return half_values.of_bits[(uint16_t)(word >> 16 * index)];
 #else
     return 0.f;
 #endif
 }
 
 // Drops the bits below tf32's precision, as the hardware does.
-inline float tf32_of(unsigned word) { return __uint_as_float(word & 0xFFFFE000u); }
-
-inline void mma_step(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, unsigned high_k)
+QUICK float tf32_of(unsigned word) 
 {
-    const unsigned words[] = {a[0], a[1], a[2], a[3], low_k, high_k};
-    const auto lanes = show(words, 6);
-    const int lane = running % 32;
-    const int depth = HALVES ? 16 : 8;
-    const int each = HALVES ? 2 : 1;  // values of a word
-    double left[2][depth], right[2][depth];  // two rows and two columns
-    for (int i = 0; i < 2; ++i) {
-        for (int k = 0; k < depth; ++k) {
-            const bool is_high = k >= depth / 2;
-            const int holder = k % (depth / 2) / each;
-            const unsigned of_row = lanes[lane / 4 * 4 + holder][i + 2 * is_high];
-            const unsigned of_column = lanes[(lane % 4 * 2 + i) * 4 + holder][4 + is_high];
-            left[i][k] = HALVES ? half_at(of_row, k % 2) : tf32_of(of_row);
-            right[i][k] = HALVES ? half_at(of_column, k % 2) : tf32_of(of_column);
+    word &= 0xFFFFE000u;
+    float x;
+    std::memcpy(&x, &word, 4);
+    return x;
+}
+
+// Value `k` of the two words that lanes have of a row or of a column: `low` of its first half of k.
+template <class Value> QUICK Value value_at(const unsigned (*lanes)[8], int first, int low, int apart, int k)
+{
+    const int each = std::is_same_v<Value, int> ? 4 : HALVES ? 2 : 1;  // values of a word
+    const unsigned word = lanes[first + k / each % 4][low + k / each / 4 * apart];
+    if constexpr (std::is_same_v<Value, int>) return (signed char)(word >> 8 * (k % 4));
+    return HALVES ? half_at(word, k % 2) : tf32_of(word);
+}
+
+// The product of a warp: 16 rows by 8 columns, which one lane computes for all of them, because every
+// value is of several lanes.
+template <class Value, class Sum> FAST void multiply(Shown& warp, int side)
+{
+    typedef Value Columns __attribute__((vector_size(8 * sizeof(Value))));
+    const int depth = std::is_same_v<Value, int> ? 32 : HALVES ? 16 : 8;
+    const auto lanes = warp.words[side];
+    Columns right[depth];
+    for (int k = 0; k < depth; ++k) {
+        for (int column = 0; column < 8; ++column) {
+            right[k][column] = value_at<Value>(lanes, column * 4, 4, 1, k);
         }
     }
-    for (int i = 0; i < 4; ++i) {
-        double total = sum[i];
-        for (int k = 0; k < depth; ++k) total += left[i / 2][k] * right[i % 2][k];
-        sum[i] = (float)total;
+    for (int row = 0; row < 16; ++row) {
+        Sum sums[8];
+        for (int pair = 0; pair < 4; ++pair) {
+            std::memcpy(sums + pair * 2, warp.sums[side][row % 8 * 4 + pair] + row / 8 * 2, 8);
+        }
+        Columns total;
+        for (int column = 0; column < 8; ++column) total[column] = sums[column];
+        for (int k = 0; k < depth; ++k) total += value_at<Value>(lanes, row % 8 * 4, row / 8, 2, k) * right[k];
+        for (int column = 0; column < 8; ++column) sums[column] = (Sum)total[column];
+        for (int pair = 0; pair < 4; ++pair) {
+            std::memcpy(warp.sums[side][row % 8 * 4 + pair] + row / 8 * 2, sums + pair * 2, 8);
+        }
     }
 }
 
-inline void mma_step(int (&sum)[4], const unsigned (&a)[4], unsigned low_k, unsigned high_k)
+template <class Sum> inline void mma_step(Sum (&sum)[4], const unsigned (&a)[4], unsigned low_k, unsigned high_k)
 {
     const unsigned words[] = {a[0], a[1], a[2], a[3], low_k, high_k};
-    const auto lanes = show(words, 6);
-    const int lane = running % 32;
-    const auto byte = [](unsigned word, int index) { return (int)(signed char)(word >> 8 * index); };
-    for (int i = 0; i < 4; ++i) {
-        const int row = lane / 4 + i / 2 * 8;
-        const int column = lane % 4 * 2 + i % 2;
-        for (int k = 0; k < 32; ++k) {
-            const unsigned left = lanes[row % 8 * 4 + k % 16 / 4][row / 8 + k / 16 * 2];
-            const unsigned right = lanes[column * 4 + k % 16 / 4][4 + k / 16];
-            sum[i] += byte(left, k % 4) * byte(right, k % 4);
-        }
+    Shown& warp = shown[running / 32];
+    const int side = warp.meeting.generation % 2;
+    std::memcpy(warp.words[side][running % 32], words, sizeof words);
+    std::memcpy(warp.sums[side][running % 32], sum, sizeof sum);
+    if (warp.meeting.count == 31) {
+        multiply<std::conditional_t<std::is_same_v<Sum, int>, int, double>, Sum>(warp, side);
     }
+    __syncwarp();
+    std::memcpy(sum, warp.sums[side][running % 32], sizeof sum);
 }
 
 inline unsigned round_to_tf32(float x) { return (__float_as_uint(x) + 0x1000u) & 0xFFFFE000u; }

@@ -13,6 +13,13 @@ from pathlib import Path
 
 import pytest
 
+# Threads of OpenBLAS that spin while they wait would take processors from the other workers. Child
+# processes run as they do for users.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENBLAS_NUM_THREADS", "1")
+        import numpy  # noqa: F401
+
 from engine.backends import open_device
 from engine.backends.base import Device
 from engine.concurrency.cores import usable_cores

@@ -58,8 +58,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if is_worker or is_watched or not is_whole:
         return
     if getattr(option, "numprocesses", 0) is None:
-        # Tests of servers and of processes wait; one more process uses the processors meanwhile.
-        option.numprocesses = usable_cores() + 1
+        # Tests of servers and of processes wait, and most of those are slow ones.
+        option.numprocesses = usable_cores() + (2 if option.all else 1)
         option.maxprocesses = option.maxprocesses or MOST_PROCESSES
 
 

@@ -1,7 +1,7 @@
 """Processes that fork, spawn, share a folder, or have no home folder."""
 
-import contextlib
 import importlib
+import importlib.machinery
 import multiprocessing
 import os
 import sys
@@ -150,29 +150,37 @@ def test_only_one_fork_waits_for_an_import_without_end(monkeypatch):
     monkeypatch.setattr(fork_safety, "_endless", set())
     is_imported, is_over = threading.Event(), threading.Event()
 
-    class Endless:
+    class Endless:  # a module that does not end: while it is searched for, no process can fork
         def find_spec(self, name, path, target=None):
-            if name == "a_program_that_serves":
-                is_imported.set()
-                is_over.wait(SECONDS)
+            mine = name == "a_program_that_serves"
+            return importlib.machinery.ModuleSpec(name, self) if mine else None
+
+        def create_module(self, spec):
+            return None
+
+        def exec_module(self, module):
+            is_imported.set()
+            is_over.wait(SECONDS)
 
     def serve():
-        with contextlib.suppress(ImportError):
-            importlib.import_module("a_program_that_serves")
+        importlib.import_module("a_program_that_serves")
 
     monkeypatch.setattr(sys, "meta_path", [Endless(), *sys.meta_path])
     thread = threading.Thread(target=serve)
     thread.start()
     assert is_imported.wait(SECONDS)
     try:
+        begin = time.monotonic()
         assert forked(lambda: b"first") == b"first"
         assert fork_safety._endless == {"a_program_that_serves"}
+        assert 2.0 < time.monotonic() - begin < SECONDS / 2
         begin = time.monotonic()
         assert forked(lambda: b"second") == b"second"
         assert time.monotonic() - begin < 2.0
     finally:
         is_over.set()
         thread.join()
+        sys.modules.pop("a_program_that_serves", None)
 
 
 @needs_fork

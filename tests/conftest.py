@@ -42,6 +42,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # ---------------------------------------------------------------- lanes
 
 MOST_PROCESSES = 8  # for a run without -n, because each process collects all tests
+MOST_CASES = 6  # of a parametrised test in the fast lane, evenly spread over its values
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,15 +65,19 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect slow tests, except in files that the command line names."""
+    """Deselect slow tests and most cases of the others, except in files that are named."""
     if not _is_fast_lane(config):
         return
     named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-    slow = [item for item in items if item.get_closest_marker("slow") and item.path not in named]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        left_out = set(slow)
-        items[:] = [item for item in items if item not in left_out]
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not item.get_closest_marker("slow"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {item for each in cases.values() for item in each[:: -(-len(each) // MOST_CASES)]}
+    left_out = [item for item in items if item not in kept and item.path not in named]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item in kept or item.path in named]
 
 
 def pytest_collection_finish() -> None:
@@ -103,7 +108,9 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter and _is_fast_lane(session.config) and not session.config.option.collectonly:
-        reporter.line("Slow tests were left out: real networks, Ray, a browser, kernel variants.")
+        reporter.line(
+            "Slow tests (real networks, Ray, a browser) and most cases of others did not run."
+        )
         reporter.line("To run everything: python -m pytest --all")
 
 

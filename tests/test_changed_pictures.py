@@ -63,6 +63,7 @@ def test_a_changed_file_is_refused(detector, way, change):
     assert result._repr_png_() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 4])
 def test_files_that_other_processes_read(detector, workers):
     for number in range(80):

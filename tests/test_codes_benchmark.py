@@ -90,6 +90,7 @@ def measure(*options):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--negatives", "--backgrounds", "--labelled"])
 def test_a_folder_without_pictures_is_refused(tmp_path, option):
     where = tmp_path / "none"

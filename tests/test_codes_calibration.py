@@ -41,6 +41,7 @@ def test_number_of_scores_must_be_that_of_the_heads(tmp_path):
     assert "expected 1 or 4 values, got 2" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", ["0", "1", "nan"])
 def test_a_score_that_nothing_has_is_refused(tmp_path, score):
     command = ["tools/codes/calibrate.py", "any.weights", "--threshold", score]

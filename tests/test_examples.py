@@ -105,6 +105,7 @@ def test_type_checkers_know_what_a_call_gives(tmp_path):
 NOTEBOOKS = sorted((ROOT / "examples/notebooks").glob("*.ipynb"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_prints_what_it_shows(monkeypatch, capsys, path):
     """Execute the cells of code; what they print is what the file keeps."""

@@ -266,6 +266,7 @@ def test_programs_are_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ops.release()
 
 
+@pytest.mark.slow
 def test_release_ends_no_call_of_another_thread() -> None:
     x, w = random(1, 3, 40, 40), random(8, 3, 3, 3)
     expected = ops.conv2d(x, w)

@@ -31,6 +31,7 @@ def row(wear, what):
     return found
 
 
+@pytest.mark.slow
 def test_each_of_many_threads_gets_its_own_answers(wear, monkeypatch):
     monkeypatch.setattr(soak_base, "CALLS", 25)
     wear.threads()

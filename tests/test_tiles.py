@@ -49,6 +49,7 @@ def parcels():
     return np.tile(one, (3, 3, 1))
 
 
+@pytest.mark.slow
 def test_codes_of_a_large_picture_are_found_in_its_tiles(parcels):
     with engine.load(device="cpu", batch=3) as detector:
         untiled, tiled = detector(parcels), detector(parcels, tiles="auto")

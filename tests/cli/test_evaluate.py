@@ -358,6 +358,7 @@ def test_files_are_written_though_nobody_reads_the_table(
         assert json.loads((tmp_path / report).read_text())["pictures"] == 4
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_printed_though_a_file_cannot_be_written(
     evaluate, dataset, tmp_path, monkeypatch
 ):
@@ -449,6 +450,7 @@ def test_two_outputs_are_not_one_file(evaluate, dataset, tmp_path):
     assert not document.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "ranked", "counted"),
     [
@@ -543,6 +545,7 @@ def test_a_data_file_without_pictures_is_refused(evaluate, tiny_detector, tmp_pa
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes with limits")
 def test_untrusted_pictures_are_decoded_in_no_other_process(
     evaluate, dataset, tmp_path, monkeypatch

@@ -144,6 +144,7 @@ def test_a_single_file_of_another_picture_is_not_resumed(words, capsys, more, ha
     assert cli.main([*words, *output, *more, "--resume"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "outputs", [["-o", "out"], ["-o", "out/a.png"], ["--crops", "out", "--save-txt", "texts"]]
 )
@@ -164,6 +165,7 @@ def test_resume_does_not_take_pictures_without_a_record_for_hidden(
     assert cli.main([*words, *outputs, "--blur", "all", "--resume"]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_known", [True, False])
 def test_resume_keeps_crops_that_hide_already(words, tmp_path, is_known):
     """Somebody has edited one since; crops that no record names may show anything."""

@@ -237,6 +237,7 @@ def files_below(folder):
     return {str(path): path.read_bytes() for path in folder.rglob("[!.]*") if path.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_record", [True, False])
 @pytest.mark.parametrize("more", [[], ["--csv", "a.csv"], ["--jsonl", "a.jsonl"]])
 @pytest.mark.parametrize("by_stdin", [False, True])

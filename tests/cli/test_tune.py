@@ -25,6 +25,7 @@ def tune(*words):
     return cli.main(["tune", *map(str, words)])
 
 
+@pytest.mark.slow
 def test_choices_are_made_shown_and_carried_to_another_machine(
     tiny_detector, tmp_path, monkeypatch, capsys
 ):

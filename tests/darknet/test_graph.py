@@ -338,6 +338,7 @@ def test_item_41_long_chains_of_wide_routes_end_soon():
     assert "references to earlier layers in all" in refusal(text, Shape(1, 1, 1))
 
 
+@pytest.mark.slow
 def test_item_41_a_network_of_ten_thousand_layers_is_built_soon():
     start = time.process_time()
     graph = graph_of("[avgpool]\n" + "[route]\nlayers=-1,0\n[avgpool]\n[empty]\n" * 30)

@@ -135,6 +135,7 @@ def test_matrix_of_too_many_classes_is_not_drawn():
     assert charts.matrix(counts, named(classes)) is None
 
 
+@pytest.mark.slow
 def test_existing_picture_is_replaced_only_if_asked(tmp_path, report):
     paths = charts.write(tmp_path, report)
     paths[0].write_bytes(b"mine")

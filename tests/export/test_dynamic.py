@@ -146,6 +146,7 @@ def test_a_local_average_does_not_grow_with_the_map():
         network.build(dynamic=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [TWO_HEADS, REGION], ids=["yolo", "region"])
 @pytest.mark.parametrize("kind", ["default", "greedynms"])
 def test_boxes_at_other_sizes(text, kind):

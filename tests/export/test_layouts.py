@@ -183,6 +183,7 @@ READERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "nms", "options"), READERS)
 def test_a_reader_for_ultralytics_finds_the_codes(codes, layout, nms, options):
     network, names, images = codes

@@ -100,6 +100,7 @@ def run_in(place, program, command):
     return run(program, *command.split(), *network, cwd=place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", slow_except(["out/street.png", "out/a.json"], COMMANDS))
 def test_file_that_does_not_fit_is_one_error_line_and_is_removed(place, output):
     needs.package("onnx")

@@ -136,6 +136,7 @@ other.join()
 """
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.parametrize("late", ["engine.detector", "engine.vision.formats", "PIL.ImageFile"])
 def test_a_fork_waits_for_what_another_thread_imports(late, model, tmp_path):

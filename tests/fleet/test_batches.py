@@ -44,6 +44,7 @@ def content(path):
     return Path(path).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["path", "item", "bytes"])
 def test_paths_and_bytes(detect, paths, expected, column):
     values = [content(path) if column == "bytes" else path for path in paths]

@@ -368,6 +368,7 @@ def test_foreign_folder_is_refused(begin, tmp_path):
     assert (tmp_path / "out" / "holidays.jpg").read_bytes() == b"mine"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_a_shard_is_read_as_it_was_written(begin, form):
     from engine.fleet import rows

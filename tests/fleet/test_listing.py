@@ -348,6 +348,7 @@ def test_parts_of_files_are_planned_once():
         list(shard_plan._unplanned([changed], planned))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pictures", "shards"), [(1, 1), (33, 2), (5000, 100), (100_000, 100), (150_001, 151)]
 )

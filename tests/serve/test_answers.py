@@ -56,6 +56,7 @@ def test_format_is_detected_from_the_content(server, pictures, kind):
     assert server.post("/detect", pictures[0], **headers).status == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offered", ["h2c", "websocket", "foo"])
 def test_protocol_upgrades_are_ignored(server, detector, pictures, offered):
     headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": offered, "HTTP2-Settings": "AAM"}

@@ -51,6 +51,7 @@ def test_access_options_reach_the_server(start, pictures, tmp_path):
     assert [line.split('"')[2].split()[0] for line in lines] == ["401", "200"]
 
 
+@pytest.mark.slow
 @SIGNALS
 @pytest.mark.parametrize(
     "number", slow_except([signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]), ids=str
@@ -264,6 +265,7 @@ def test_access_log_adds_nothing_to_a_file_that_is_read(serve, model, tmp_path, 
     assert (read.read_bytes() if read.exists() else None) == before
 
 
+@pytest.mark.slow
 def test_access_log_goes_on_in_the_file_of_an_earlier_run(start, tmp_path):
     log = tmp_path / "access.log"
     log.write_text("earlier\n")

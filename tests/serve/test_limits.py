@@ -250,6 +250,7 @@ def test_long_header_is_refused(detector):
         assert lines.read() == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offer", [b"", b"Connection: upgrade\r\nUpgrade: h2c\r\n"])
 def test_all_pipelined_requests_are_answered_in_order(detector, pictures, offer):
     head = b"GET /p%d HTTP/1.1\r\nHost: localhost\r\n" + offer + b"\r\n"

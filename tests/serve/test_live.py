@@ -273,6 +273,7 @@ def test_frames_that_need_too_much_memory_are_an_error_of_the_source(detector, c
         assert source["error"] == "frame: expected at most 100 pixels, got 64 x 48"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [None, PLAN])
 def test_only_the_frame_in_which_the_network_overflows_is_without_boxes(
     overflowing_when_bright, tmp_path, caplog, plan
@@ -349,6 +350,7 @@ def test_streams_are_only_read(live):
         assert live.post(f"/sources/0/{way}", b"").status == 405
 
 
+@pytest.mark.slow
 def test_a_short_video_is_played_at_its_own_speed(tmp_path):
     path = write_video(tmp_path / "short.mp4", count=2)  # at 10 frames a second
     stopped = Event()

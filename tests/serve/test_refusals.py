@@ -159,6 +159,7 @@ def test_more_input_does_not_put_off_the_end_of_a_refused_connection(detector, f
             assert ending._idle_timer.when() - ending.loop.time() < 3
 
 
+@pytest.mark.slow
 def test_flood_of_pipelined_refusals_is_cut_off(detector):
     with serving(detector, response_seconds=1) as server, full(server):
         requests = (HEAD + b"Content-Length: 0\r\n\r\n") * 500_000  # 30 MB

@@ -64,6 +64,7 @@ def test_no_boxes_have_no_neighbours():
     assert list(near.touching(np.arange(0))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["default", "greedynms", "diounms"])
 @pytest.mark.parametrize("threshold", [0.0, 0.45])
 def test_nms_of_many_boxes_is_that_of_a_table(monkeypatch, kind, threshold):

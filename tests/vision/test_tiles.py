@@ -239,6 +239,7 @@ def crowd(count):
     return areas, seen(objects, areas, jitter=0.01)
 
 
+@pytest.mark.slow
 def test_every_object_of_a_crowd_is_kept():
     areas, found = crowd(12_000)
     assert sum(map(len, found)) > 20_000

@@ -416,6 +416,7 @@ def test_a_video_gives_the_same_results_without_a_copy(
     assert nvdec.opened == 4
 
 
+@pytest.mark.slow
 def test_who_asks_for_the_picture_gets_it(detectors: Pair, clip: str) -> None:
     on_card, on_cpu = detectors
     expected = list(on_cpu.stream(clip, keep_pictures=True))
@@ -490,6 +491,7 @@ def test_a_benchmark_tells_where_it_decodes(host: HostDevice, clip: str, nvdec: 
 # ---------------------------------------------------------------- a real card
 
 
+@pytest.mark.slow
 @pytest.mark.cuda
 @pytest.mark.parametrize("codec", ["libx264", "libx265", "libvpx-vp9", "mpeg4"])
 def test_a_card_decodes_as_the_cpu_does(

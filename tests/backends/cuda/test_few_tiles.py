@@ -45,6 +45,7 @@ def tiles_of(lowered: Lowered) -> set[Tile | None]:
     return {conv.get(choice).tile(target.of(op), op) for op, choice in chosen.items()} - {None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("card", "precision"),
     [(HOPPER, "float32"), (HOPPER, "float16"), (AMPERE, "tf32"), (AMPERE, "float16")],

@@ -119,6 +119,7 @@ def test_what_is_known_needs_no_search(device: HostDevice) -> None:
     assert algorithms(program) == ["tiled"]
 
 
+@pytest.mark.slow
 def test_tickets_and_other_threads_get_their_answers_across_the_change(
     device: HostDevice, gate: threading.Event
 ) -> None:

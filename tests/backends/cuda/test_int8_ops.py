@@ -64,6 +64,7 @@ def card(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
         yield device
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPS)
 def test_the_card_computes_what_the_cpu_computes(card: CudaDevice, name: str) -> None:
     plan = plan_of(OPS[name])

@@ -19,6 +19,7 @@ from engine.vision.resize import Placement
 from tests.backends.cuda.host_device import HostDevice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 @pytest.mark.parametrize("name", ["codes", "yolov3-tiny", "efficientnet_b0"])
 def test_every_kernel_of_a_first_run_was_compiled_ahead(name, precision):

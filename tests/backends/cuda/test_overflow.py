@@ -93,6 +93,7 @@ def test_floats_among_halves_may_be_large(host: HostDevice, plan_of: Any) -> Non
     assert np.abs(values).max() > overflow.LARGEST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [TEXT, TEXT.replace("leaky", "relu")], ids=["leaky", "relu"])
 def test_a_run_that_leaves_the_range_is_refused(host: HostDevice, plan_of: Any, text: str) -> None:
     plan = plan_of(text)

@@ -284,6 +284,7 @@ def test_another_process_finds_what_was_settled(
     assert not faster
 
 
+@pytest.mark.slow
 def test_what_two_processes_settle_is_kept_together(
     taped: HostDevice, faster: list[dict[str, Choice]]
 ) -> None:

@@ -284,6 +284,7 @@ def test_another_card_measures_anew(device: HostDevice, clock: Clock) -> None:
     other.close()
 
 
+@pytest.mark.slow
 def test_what_two_processes_measure_is_kept_together(device: HostDevice, clock: Clock) -> None:
     other = HostDevice(runs_kernels=False)
     tuned(device, network(8))
@@ -310,6 +311,7 @@ def test_choices_that_are_imported_replace_those_of_the_machine(
         assert tuned(later, plan)[signature] == Choice("direct")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "content"),
     [

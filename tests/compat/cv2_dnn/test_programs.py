@@ -45,6 +45,7 @@ def files_of(network):
     return str(cfg), str(weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", slow_except(["yoloface-500k-v1"], networks.NETWORKS))
 @pytest.mark.parametrize("name", slow_except(FAST, PROGRAMS))
 def test_a_program_finds_what_it_finds_with_opencv(name, network):

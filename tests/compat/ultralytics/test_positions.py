@@ -69,6 +69,7 @@ def test_save_txt_takes_save_conf_second(model):
     assert {len(line.split()) for line in Path("a.txt").read_text().splitlines()} == {6}
 
 
+@pytest.mark.slow
 def test_crops_of_an_array(model):
     (result,) = model(np.full((48, 64, 3), 90, np.uint8), **LOW)
     written = [*result.save_crop("crops"), *result.save_crop("crops")]

@@ -52,6 +52,7 @@ def test_identities_last_from_call_to_call_if_they_shall(codes):
         assert sorted(anew.boxes.id.tolist()) == list(range(1, len(anew) + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persist", [False, True])
 def test_each_video_begins_anew_unless_identities_persist(codes, tmp_path, persist):
     av = needs.package("av")

@@ -15,9 +15,9 @@ peak rate.
 --json writes the document that `python -m tools.write_benchmarks` turns into docs/benchmarks.md.
 Several runs may fill one document: their rows are added, or replace the rows of the same network,
 precision and batch. Kind of card, driver, commit and --repeats must be the same for all. --resume
-leaves out the rows that the document has, with the times of all peers that are asked for. All rows
-come from one card: on another of the same kind, or if nvidia-smi does not name it, a document is
-only begun again with --resume, whose first row keeps the file before as NAME.earlier-1.json.
+skips the rows that the document has with the times of all requested peers. All rows come from one
+card. On another card of the same kind, or if nvidia-smi does not name the card, --resume is needed:
+it times all rows again, and first copies the earlier file to NAME.earlier-1.json.
 
 --ahead N lets N processes of the peer compile first what takes it minutes. TORCHINDUCTOR_CACHE_DIR
 keeps that, and ENGINE_CACHE what the engine compiles and tunes, for an interrupted run.

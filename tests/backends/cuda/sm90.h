@@ -46,7 +46,7 @@ inline Barrier& barrier_place(unsigned address)
 inline Barrier& barrier_at(unsigned address)
 {
     Barrier& barrier = barrier_place(address);
-    if (address % 8 || !barrier.arrivals) std::abort();  // there is none
+    if (address % 8 || !barrier.arrivals) std::abort();  // not initialised
     return barrier;
 }
 

@@ -129,7 +129,7 @@ def run_directly(device: HostDevice, plan: Plan, **options: Any) -> list[list[ND
 
 @lru_cache(maxsize=1)
 def results_in_turn() -> list[list[NDArray[Any]]]:
-    """The outputs of a network of which nothing runs beside the rest."""
+    """Return the outputs of the network with all steps on one stream."""
     with pytest.MonkeyPatch.context() as patch, on_tape(HostDevice()) as device:
         patch.setattr(lowering, "can_move", lambda step, target: False)
         return run_directly(device, plan_of(THREE_HEADS, size=64))

@@ -42,7 +42,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # ---------------------------------------------------------------- lanes
 
 MOST_PROCESSES = 8  # for a run without -n, because each process collects all tests
-MOST_CASES = 6  # of a parametrised test in the fast lane, evenly spread over its values
+MOST_CASES = 4  # of a parametrised test in the fast lane, evenly spread over its values
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -31,6 +31,7 @@ def test_one_line_per_engine_and_number_of_threads(tiny_detector, tmp_path, caps
         assert engine["peak_mb"] > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

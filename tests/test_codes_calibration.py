@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 EVEN, TWO_IN_FIVE = 1 / 3, 1 / 2  # factors from the odds of 0.5 and 0.4 to those of 0.25
 
 
+@pytest.mark.slow
 def test_boxes_stay_and_the_chosen_score_becomes_a_quarter(tmp_path):
     before, after = _calibrated(tmp_path, "--threshold", "0.5")
     np.testing.assert_array_equal(before[:, :4], after[:, :4])

@@ -49,6 +49,7 @@ def test_the_large_model_finds_them_with_higher_scores(model):
     assert hashlib.sha256(contents).hexdigest() in guide
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["codes", "codes-large"])
 def test_models_in_the_box_run_in_int8(name):
     found = []

@@ -131,6 +131,7 @@ except engine.ConfigError:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", slow_except(["detect"], ["detect", "classify"]))
 def test_a_command_warms_up_before_large_imports(command):
     program = AWAKE_BEFORE.replace(

@@ -143,6 +143,7 @@ def test_published_models_give_their_reference_outputs(device, reference, passes
                 assert np.abs(layers[index]).max() == pytest.approx(want, rel=1e-4), index
 
 
+@pytest.mark.slow
 @needs.shared("models")
 @pytest.mark.parametrize("reference", MODELS, ids=lambda path: path.parent.name)
 def test_published_models_give_finite_outputs(reference):

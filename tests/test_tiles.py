@@ -68,6 +68,7 @@ def test_the_example_of_the_page_finds_what_it_says():
         assert len(detector(PARCEL)) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 3, 8])
 def test_boxes_do_not_depend_on_the_batch(model, batch):
     pictures = [random_picture(seed, 300 + 40 * seed) for seed in range(3)]
@@ -211,6 +212,7 @@ def test_tiles_are_views_and_are_not_scaled_ahead(model):
             np.testing.assert_array_equal(placed.pixels, picture[top:bottom, left:right])
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_pictures_or_tiles(model):
     def peak(count, tiles):
         pictures = (random_picture(seed % 2, 640, 480) for seed in range(count))

@@ -115,6 +115,7 @@ def test_a_usual_detector_starts_no_process(tiny_detector, paths, monkeypatch):
         assert detector(paths[0]).size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["detect", "evaluate"])
 def test_commands_decode_in_processes(
     command, tiny_detector, tmp_path, only_in_processes, monkeypatch, capsys
@@ -133,6 +134,7 @@ def test_commands_decode_in_processes(
     assert told.startswith(error) if command == "detect" else told == ""
 
 
+@pytest.mark.slow
 def test_sizes_for_results_of_a_file_are_read_in_processes(
     tiny_detector, tmp_path, only_in_processes, monkeypatch, capsys
 ):

@@ -48,6 +48,7 @@ def test_stages_of_every_batch_and_the_environment(tiny_detector):
         assert hint.startswith(f"batch {batch}, {source}: {bound} bounds. Faster: ")
 
 
+@pytest.mark.slow
 def test_a_network_of_the_zoo_needs_no_weights(tmp_path):
     done = engine_here(
         *("benchmark", "yolov3-tiny", "--size", "32", "--json", "-", *QUICK),

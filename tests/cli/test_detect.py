@@ -289,6 +289,7 @@ def test_classifier_is_referred_to_classify(tiny_classifier, pictures, capsys):
     assert "Try: classify" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_unusual_names_and_labels_are_printable_in_ascii(tiny_detector, pictures, tmp_path):
     odd = os.fsencode(tmp_path) + b"/\xff\n\xf0\x9f\x90\x95 -x.jpg"
     Path(os.fsdecode(odd)).write_bytes(Path(pictures[0]).read_bytes())

@@ -52,6 +52,7 @@ def report_of(evaluate, *arguments, **keywords):
     return status, json.loads(out)
 
 
+@pytest.mark.slow
 def test_child_process_prints_the_conditions_and_the_result(tiny_detector, dataset):
     names = ["--names", str(tiny_detector.names)]
     command = [sys.executable, "-m", "engine", "evaluate", str(dataset)]
@@ -261,6 +262,7 @@ def test_coco_file_names_the_classes_of_a_model_without_names(
     assert named["classes"] == live["classes"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [None, 0, 1])
 def test_categories_in_another_order_are_matched_by_name(
     tiny_detector, evaluate, dataset, tmp_path, first

@@ -78,6 +78,7 @@ def test_resume_hides_in_pictures_that_an_earlier_run_wrote(words, tmp_path, cap
     assert pixels("--resume", "--blur", "all") == hidden
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["labels", "out"])
 def test_resume_that_hides_keeps_labels(words, tmp_path, folder):
     """Labels hold no pixels, and may have been made or corrected by hand."""
@@ -97,6 +98,7 @@ def test_resume_that_hides_keeps_labels(words, tmp_path, folder):
     assert (tmp_path / "new" / "a.txt").read_text().count("\n") > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("outputs", "written"),
     [
@@ -121,6 +123,7 @@ def test_resume_hides_in_a_single_file_and_in_crops(words, tmp_path, outputs, wr
     assert (tmp_path / "mine.png").read_bytes() == b"not of a run"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--blur", "cat"]])
 @pytest.mark.parametrize("has_source", [True, False])
 def test_a_single_file_of_another_picture_is_not_resumed(words, capsys, more, has_source):

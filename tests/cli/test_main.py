@@ -218,6 +218,7 @@ def test_help_starts_without_numpy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.slow
 def test_a_picture_that_nothing_draws_is_detected_without_fonts():
     rare = ["PIL.ImageDraw", "PIL.ImageFont", "engine.evaluate.dataset"]
     code = (

@@ -48,6 +48,7 @@ def test_choices_are_made_shown_and_carried_to_another_machine(
     assert capsys.readouterr().out == f"{path}: {len(json_choices(path))} convolutions\n"
 
 
+@pytest.mark.slow
 def test_precision_size_and_overwrite(card, tmp_path, capsys):
     path = tmp_path / "tuned.json"
     path.write_text("mine")

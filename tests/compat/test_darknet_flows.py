@@ -84,6 +84,7 @@ def test_old_scripts_may_change_the_network(here):
     assert darknet.performDetect("set/2.png", 0.5)["detections"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [["configPath"], ["metaPath"], ["configPath", "weightPath"]])
 def test_old_scripts_may_leave_out_some_files_of_a_kept_network(here, given):
     data, cfg, weights = MODEL

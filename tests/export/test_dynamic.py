@@ -111,6 +111,7 @@ MEETING = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("source", [-3, -4])
 def test_sums_of_maps_whose_sizes_differ_only_in_a_run(source, half):

@@ -213,6 +213,7 @@ def fastest():
     return network, names, [network.input_of(each) for each in PICTURES[:2]]
 
 
+@pytest.mark.slow
 @needs.shared("models", "images")
 @pytest.mark.parametrize(
     ("layout", "nms"), [("yolov5", False), slow(("yolov8", False)), ("yolov8", True)]

@@ -54,6 +54,7 @@ def assert_right(program, given, expected):
         np.testing.assert_allclose(found, right, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_every_allocation_of_a_compilation_may_fail(device, plan, given, expected):
     for at in count(1):
         device.trouble.expect("memory", at)

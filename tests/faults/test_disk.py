@@ -133,6 +133,7 @@ def test_rows_written_before_the_disk_filled_stay_whole(place, ending):
         assert all(json.loads(line)["path"] == "street.png" for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "output", slow_except(["out/a.json"], (name for name in COMMANDS if "street" not in name))
 )

@@ -60,6 +60,7 @@ def test_every_allocation_of_a_load_may_fail(tiny_detector, monkeypatch, passes)
     load()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_allocation_of_a_call_may_fail(tiny_detector, monkeypatch, threads):
     files = tiny_detector.cfg, tiny_detector.weights, tiny_detector.names

@@ -237,6 +237,7 @@ def environment(home):
     return {**there, "PYTHONPATH": os.pathsep.join(sys.path), **HOMES[home]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("home", slow_except(["none"], HOMES))
 def test_detecting_needs_no_home(home, tiny_detector, tmp_path):
     Image.fromarray(NOISE).save(tmp_path / "street.png")
@@ -246,6 +247,7 @@ def test_detecting_needs_no_home(home, tiny_detector, tmp_path):
     assert (tmp_path / "out" / "street.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("home", [home for home in HOMES if HOMES[home]])
 def test_unwritable_model_folder_is_one_error_line(home, tmp_path):
     """Check that the folder is created before the download starts."""

@@ -174,6 +174,7 @@ program.run()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.02, 0.2, 0.6])
 def test_repeated_interrupts_end_with_one_status_and_no_traceback(place, tiny_detector, seconds):
     command = [sys.executable, "-c", INTERRUPTED_OFTEN, str(seconds), *tiny_detector.options]

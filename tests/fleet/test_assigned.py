@@ -35,6 +35,7 @@ def test_unassigned_gpu_is_refused():
         resolve_device("cuda:1", ["1"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("total", "assigned", "warns"), [(2, 2, True), (8, 2, False), (3, 2, False)]
 )

@@ -325,6 +325,7 @@ def test_a_picture_that_is_named_twice_is_planned_once(folder):
     assert names == ["0003.png", "0000.png", "0001.png", "0002.png", "0004.png", *stores]
 
 
+@pytest.mark.slow
 def test_a_plan_keeps_no_names():
     """The names of a million pictures took 200 MB, only to find those that are given twice."""
     entries = (Entry(f"/{'folder' * 50}/{number % 20_000}.jpg") for number in range(40_000))

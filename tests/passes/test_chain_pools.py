@@ -81,6 +81,7 @@ def pooled(net, size, before, after):
     return net.builder.emit(MaxPool(out, src, window))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", slow_except([4], [1, 2, 4, 7]))
 def test_values_are_unchanged_with_any_border(side):
     """Test every pair of windows with every border; most of them cannot be chained."""

@@ -67,6 +67,7 @@ def test_requests_that_wait_during_a_run_are_batched(gated, pictures):
         until(server.holds_nothing)
 
 
+@pytest.mark.slow
 def test_each_client_gets_the_answer_for_its_picture_and_settings(server, model, pictures):
     expected = {}
     for threshold in (0.3, 0.35, 0.4):

@@ -283,6 +283,7 @@ def test_network_without_pictures_is_refused(serve, tiny_recurrent):
     assert done.err == "Error: serve: expected a detector or a classifier, got another network\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "missing",
     slow_except(["starlette"], ["starlette", "uvicorn", "httptools", "python_multipart"]),

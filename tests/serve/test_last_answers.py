@@ -211,6 +211,7 @@ def test_client_that_ends_its_side_within_a_request_gets_the_answers_before(
         until(server.holds_nothing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["half-closed", "closed", "reset"])
 def test_pipelined_requests_of_a_client_that_left_cause_no_traceback(
     detector, pictures, caplog, way

@@ -359,6 +359,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_stream_gives_the_same_results_in_order(folder, tiny_detector, monkeypatch, keep):
     options = {"on_error": "yield", "threshold": 0.1, "keep_pictures": keep}

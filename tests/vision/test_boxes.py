@@ -320,6 +320,7 @@ def test_boxes_of_one_picture_do_not_keep_those_of_others_alive():
             assert len(column) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pairs", "many"), [(1 << 20, 1 << 10), (100, 0), (1 << 20, 1 << 30)])
 def test_result_does_not_depend_on_how_pairs_are_split(monkeypatch, pairs, many):
     rows = random_candidates(260, 4, seed=8, zero=0.9)

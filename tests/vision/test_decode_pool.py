@@ -178,6 +178,7 @@ def test_invalid_limits_are_refused(limits):
 # ------------------------------------------------------------ life
 
 
+@pytest.mark.slow
 @POSIX
 def test_a_process_that_died_is_replaced(pool):
     (worker,) = pool._workers
@@ -257,6 +258,7 @@ def test_workers_that_cannot_start_are_reported(monkeypatch, name, value, reason
         pool.read(b"", "picture", channels=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reply",
     [

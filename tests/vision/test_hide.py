@@ -72,6 +72,7 @@ def test_a_box_outside_of_the_picture_or_without_numbers_changes_nothing(way):
         assert (out == np.asarray(image)).all() != is_inside
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_hidden_codes_are_not_found_again(way):
     with engine.load(device="cpu") as detector:

@@ -57,6 +57,7 @@ def test_no_library(installed):
         RESULT.to_df("panda")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_a_real_data_frame(library):
     pytest.importorskip(library, reason=f"{library} is not installed. Run: pip install {library}")

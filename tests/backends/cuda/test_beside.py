@@ -74,6 +74,7 @@ def test_maps_that_fill_the_card_run_in_their_turn() -> None:
     assert not side_steps(plan_of(), replace(HOPPER, batch=512))
 
 
+@pytest.mark.slow
 def test_a_network_with_one_way_out_has_nothing_beside() -> None:
     plan = plan_of(TWO_HEADS.with_name("resnet50.cfg"))
     assert not side_steps(plan, HOPPER)

@@ -398,6 +398,7 @@ def assert_same(found: list[Any], expected: list[Any]) -> None:
         np.testing.assert_allclose(left.scores, right.scores, atol=MOST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_video_gives_the_same_results_without_a_copy(
     detectors: Pair, clip: str, workers: int, nvdec: HostNvdec, monkeypatch: pytest.MonkeyPatch

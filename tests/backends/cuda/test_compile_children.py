@@ -81,6 +81,7 @@ def test_a_child_ends_with_its_input():
     child.stdout.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "nice"), reason="needs priorities of processes")
 def test_children_have_a_low_priority():
     child = compile_children._start()

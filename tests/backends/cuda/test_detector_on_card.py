@@ -207,6 +207,7 @@ def test_pictures_of_one_run_with_choices_of_their_own(detectors: Pair) -> None:
     assert_same(*answers)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not batch_decoder.IS_POSSIBLE, reason="needs files in memory")
 def test_pixels_that_processes_decoded_are_not_copied(
     detectors: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

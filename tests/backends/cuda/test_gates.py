@@ -238,6 +238,7 @@ def host() -> Iterator[HostDevice]:
         yield device
 
 
+@pytest.mark.slow
 @needs_gxx
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize("algorithm", slow_except(ALGORITHMS[:1], ALGORITHMS))

@@ -186,6 +186,7 @@ def test_a_device_that_is_closed_ends_the_search_without_a_word(
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_without_memory_for_both_the_program_stays_as_it_is(
     device: HostDevice, gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:

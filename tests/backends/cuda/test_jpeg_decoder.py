@@ -464,6 +464,7 @@ def test_a_folder_gives_the_same_results_and_errors_in_the_same_order(
     assert sum(library_of_host.batches) >= 8
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not batch_decoder.IS_POSSIBLE, reason="needs files in memory")
 def test_processes_read_the_files_of_a_long_stream(
     detectors: Pair,
@@ -571,6 +572,7 @@ def test_a_failure_in_the_middle_changes_no_result(
     assert len(lines) == 1
 
 
+@pytest.mark.slow
 def test_streams_may_be_left_and_memory_comes_back(
     detectors: Pair, folder: Path, host: HostDevice
 ) -> None:

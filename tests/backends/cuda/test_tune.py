@@ -106,6 +106,7 @@ def test_the_fastest_is_chosen_and_run(device: HostDevice, clock: Clock) -> None
     assert "tiled" in device.context.launched
 
 
+@pytest.mark.slow
 def test_equal_convolutions_are_measured_once_and_the_heaviest_first(
     device: HostDevice, clock: Clock
 ) -> None:
@@ -274,6 +275,7 @@ def test_another_process_measures_nothing_again(device: HostDevice, clock: Clock
     later.close()
 
 
+@pytest.mark.slow
 def test_another_card_measures_anew(device: HostDevice, clock: Clock) -> None:
     tuned(device, network(8))
     clock.asked.clear()
@@ -339,6 +341,7 @@ def test_damaged_choices_are_refused_and_change_nothing(
         assert tuned(later, network(8)) == before
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_measured_again(device: HostDevice, clock: Clock, folder: Path) -> None:
     tuned(device, network(8))
     (stored,) = (folder / "tuned").iterdir()
@@ -361,6 +364,7 @@ def test_a_program_keeps_what_it_was_compiled_with(device: HostDevice, clock: Cl
 # ---------------------------------------------------------------- when not
 
 
+@pytest.mark.slow
 def test_time_is_bounded_and_the_rest_comes_next_time(
     device: HostDevice,
     clock: Clock,
@@ -469,6 +473,7 @@ def test_a_convolution_is_timed_with_what_it_leaves_for_its_gate(
     assert not host.context.driver.live
 
 
+@pytest.mark.slow
 def test_what_could_not_be_timed_is_not_chosen(device: HostDevice, clock: Clock) -> None:
     names = [Choice("im2col_gemm"), Choice("sm90_swapped_256_teams1")]
     assert tune_layers.fastest(lambda name, _: inf, names) is None

@@ -76,6 +76,7 @@ def test_frames_without_boxes_and_a_limit_of_time(here, monkeypatch):
     assert np.abs(difference).mean() < 6  # no box was drawn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", ["new/inner/x", "new/"])
 def test_the_folder_of_a_prefix_is_made(here, prefix):
     assert cli.main([*COMMAND, "-prefix", prefix]) == 0

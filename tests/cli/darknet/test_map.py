@@ -23,6 +23,7 @@ def test_the_lines_for_the_area_under_the_curve(capsys):
     assert capsys.readouterr().out == recorded("map.txt")
 
 
+@pytest.mark.slow
 def test_difficult_objects_need_not_be_found(here, capsys):
     (here / "hard").mkdir()
     for number in range(1, 5):

@@ -188,6 +188,7 @@ def test_the_names_of_the_data_file_are_never_replaced(here, capsys):
     assert names.read_text() == "a\nb\nc\nd\ne\n"
 
 
+@pytest.mark.slow
 def test_a_list_in_a_folder_next_to_its_pictures_is_read_from_anywhere(here, monkeypatch, capsys):
     data = (here / "codes.data").read_text().replace("list.txt", "data/list.txt")
     (here / "data").mkdir()

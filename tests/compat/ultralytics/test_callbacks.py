@@ -116,6 +116,7 @@ def test_what_is_no_result_is_not_written(model):
     assert not [*Path("runs").rglob("*.txt")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reset", ["trackers", "predictor"])
 def test_trackers_begin_anew(model, reset):
     def identities(persist=True):

@@ -306,6 +306,7 @@ def test_a_picture_that_cannot_be_drawn_does_not_end_the_run(model, folder, monk
     assert "a.png: save: the picture to draw on does not fit into memory" in caplog.text
 
 
+@pytest.mark.slow
 def test_saved_files(model, folder):
     model(["a.png", "more/a.png"], **LOW, save=True, save_txt=True, save_conf=True, save_crop=True)
     made = Path("runs/detect/predict")
@@ -530,6 +531,7 @@ def test_evaluation_tells_what_is_wrong_with_labels(model, folder, caplog):
     assert "pictures have no label file: they count as empty" in caplog.text
 
 
+@pytest.mark.slow
 def test_evaluation_pairs_labels_with_pictures_as_the_command_does(folder, caplog):
     """A record tells which of two pictures of one name a label file was written for."""
     pictures = folder / "set/images"

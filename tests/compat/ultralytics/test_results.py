@@ -272,6 +272,7 @@ def test_crops_have_the_margin_of_ultralytics(model, tmp_path):
     assert sorted(sizes) == sorted(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_array", [True, False])
 def test_what_is_drawn_on_the_picture_is_in_all_that_is_made_of_it(model, tmp_path, is_array):
     pixels = np.asarray(Image.open("a.png").convert("RGB"))[:, :, ::-1]

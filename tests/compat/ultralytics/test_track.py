@@ -37,6 +37,7 @@ def ids_by_place(result):
     return result.boxes.id[np.argsort(result.boxes.xyxy[:, 1])].int().tolist()
 
 
+@pytest.mark.slow
 def test_identities_last_from_call_to_call_if_they_shall(codes):
     (first,) = codes.track(PARCEL, persist=False)
     known = ids_by_place(first)

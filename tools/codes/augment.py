@@ -17,6 +17,8 @@ _SHORTEST_SIDE = 5.0
 _LEAST_VISIBLE = 0.45
 _LARGEST = 1.2  # longer side of a code after zooming, in sides of the picture
 _ZOOMED_SHARE, _ZOOMS = 0.6, (0.4, 2.5)
+_CUT_SHARE, _CUT_FILL = 0.09, (0.9, 1.12)  # codes cut out: their sides, in sides of the picture
+_CUT_SIDES = 0.2, 0.07  # of the smallest codes that are cut out: the longer and the shorter one
 _MIN_CONTRAST = 0.017  # standard deviation of grey values in the middle of a code,
 _FULL_SIDE = 80.0  # if its longer side has this many pixels or more; a smaller one needs more
 _SAMPLES = 10
@@ -100,7 +102,15 @@ def _random_zoom(
     has_codes = is_code.any(1, keepdim=True) & (scale > 1)
     room = (scale - 1).abs() + 0.1 * (draw(1) < 0.2)
     wanted = torch.where(has_codes, wanted, (draw(2) * 2 - 1) * room)
-    return scale, torch.minimum(torch.maximum(wanted, -room), room) * moved
+    shift = torch.minimum(torch.maximum(wanted, -room), room) * moved
+    # A picture that somebody cut out around a code is stretched to the network's square.
+    extent = size.gather(1, chosen)[:, 0]
+    is_large = (extent.amax(1) > _CUT_SIDES[0]) & (extent.amin(1) > _CUT_SIDES[1])
+    is_cut = (is_large & is_code.any(1))[:, None] & (draw(1) < _CUT_SHARE * strength)
+    fill = _CUT_FILL[0] + (_CUT_FILL[1] - _CUT_FILL[0]) * draw(2)
+    cut = fill / extent.clamp(min=_CUT_SIDES[1])
+    aside = (draw(2) - 0.5) * 0.08 - centre.gather(1, chosen)[:, 0] * cut
+    return torch.where(is_cut, cut, scale), torch.where(is_cut, aside, shift)
 
 
 def _hide(pictures: Tensor, low: Tensor, high: Tensor, which: Tensor) -> Tensor:
@@ -127,7 +137,7 @@ def _contrast(pictures: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 
 def _disturb(pictures: Tensor) -> Tensor:
-    """Add moiré, glare, blur and noise to some of the pictures, whose order is random."""
+    """Add moiré, glare, blur, noise and specks to some of the pictures, whose order is random."""
     batch, _, side, _ = pictures.shape
     device = pictures.device
     at = torch.linspace(-1, 1, side, device=device)
@@ -163,6 +173,9 @@ def _disturb(pictures: Tensor) -> Tensor:
         part.copy_(F.avg_pool2d(part, reach, 1, reach // 2, count_include_pad=False))
     part = some(0.25, overlap=0.12)
     part += torch.randn_like(part) * draw(part, 0.005, 0.07)
+    part = some(0.06, overlap=0.03)  # specks: dead pixels, dust, bad copies
+    speck = torch.rand_like(part[:, :1]) < draw(part, 0.001, 0.05)
+    part.copy_(torch.where(speck, (torch.rand_like(part[:, :1]) < 0.5).to(part.dtype), part))
     return pictures
 
 
@@ -175,7 +188,7 @@ def _jitter_colors(pictures: Tensor) -> Tensor:
     contrast = torch.where(draw(0, 1) < 0.15, draw(0.3, 0.8), draw(0.75, 1.3))
     gains = draw(0.88, 1.12, 3)
     factor, added = contrast * gains, (0.5 - 0.5 * contrast + draw(-0.12, 0.12)) * gains
-    is_negative = draw(0, 1) < 0.03
+    is_negative = draw(0, 1) < 0.05
     factor = torch.where(is_negative, -factor, factor)
     added = torch.where(is_negative, 1 - added, added)
     result = torch.addcmul(added, pictures, factor)

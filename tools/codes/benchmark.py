@@ -13,7 +13,7 @@ import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +33,7 @@ _OF_SCENES = {"cv2": "opencv-python-headless", "zxingcpp": "zxing-cpp"}  # modul
 _MIN_AP_SCORE = 0.005  # of boxes that count for average precision
 _DEFAULT_THRESHOLD = 0.25  # of `detect`
 _FINEST = 0.35  # pixels of the input; a code of smaller modules is a grey patch
+_LEAST_CUT_OUT = 0.15  # size of the smallest codes that are cut out
 _SIZES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.7)  # lower ends of the bands of a code's size
 
 
@@ -95,6 +96,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--backgrounds", type=Path, nargs="*", default=[])
     parser.add_argument("--negatives", type=Path, nargs="*", default=[], help="without codes")
+    parser.add_argument("--cut-out", action="store_true", help="measure each code cut out closely")
     parser.add_argument("--labelled", type=Path, help="a folder of pictures and label files")
     parser.add_argument("--format", choices=labelled.READERS, default="darknet")
     return parser.parse_args()
@@ -137,7 +139,22 @@ def _photographs(options: argparse.Namespace, first: int, step: int) -> Iterator
 
     scenes = PinholeScenes(options.seed, find_pictures(options.backgrounds))
     for number in range(first, options.scenes, step):
-        yield scenes.scene(number)
+        scene = scenes.scene(number)
+        if options.cut_out:
+            yield from _cut_out(scene)
+        else:
+            yield scene
+
+
+def _cut_out(scene: Photograph) -> Iterator[Photograph]:
+    """Yield each code that is not small alone, without what surrounds it."""
+    for target in scene.targets:
+        if target.size < _LEAST_CUT_OUT:
+            continue
+        left, top, right, bottom = (round(edge) for edge in target.box)
+        pixels = np.ascontiguousarray(scene.pixels[top:bottom, left:right])
+        height, width = pixels.shape[:2]
+        yield Photograph(pixels, (replace(target, box=(0, 0, width, height), size=1.0),))
 
 
 def rows(result: engine.Result) -> Rows:

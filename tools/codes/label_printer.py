@@ -12,6 +12,8 @@ from symbols import Symbol
 
 Random = np.random.Generator
 
+_TIGHT = 0.08  # share of bare codes without a quiet zone, as cut out closely
+
 
 @dataclass(frozen=True)
 class CodeMark:
@@ -100,9 +102,13 @@ class LabelPrinter:
         rows = random.integers(4, 15, size=50)  # paragraphs
         self._blocks += [self._renderer.words(random, int(count), 10) for count in rows]
 
-    def bare(self, random: Random, symbol: Symbol, scale: int) -> FlatObject:
-        """Draw the code in its quiet zone and nothing else."""
-        return self._printed(random, symbol, scale, margin=random.uniform(1.5, 5), text=False)
+    def bare(
+        self, random: Random, symbol: Symbol, scale: int, *, tight: float = _TIGHT
+    ) -> FlatObject:
+        """Draw the code in its quiet zone and nothing else; a share of `tight` has hardly any."""
+        is_tight = random.random() < tight
+        margin = random.uniform(0, 0.6) if is_tight else random.uniform(1.5, 5)
+        return self._printed(random, symbol, scale, margin=margin, text=False)
 
     def label(self, random: Random, symbol: Symbol, scale: int) -> FlatObject:
         """Draw the code somewhere on a label with text, lines and frames."""
@@ -138,7 +144,7 @@ class LabelPrinter:
         code = draw(random, symbol, scale)
         height, width = code.shape
         module = scale * (2 if symbol.is_linear else 1)
-        quiet = max(2, int(module * margin))
+        quiet = int(module * margin) if margin < 1 else max(2, int(module * margin))
         below = quiet
         digits = None
         has_guards = symbol.is_linear and width == 95 * scale and random.random() < 0.7

@@ -34,9 +34,11 @@ Random = np.random.Generator
 Points = NDArray[np.float64]
 Maker = Callable[[Random], Picture]
 
-_CLASS_SHARES = (0.16, 0.22, 0.1, 0.23, 0.29)
+_CLASS_SHARES = (0.16, 0.23, 0.1, 0.22, 0.29)
 # Shares of scenes: without codes, clean renderings, close-ups, one code of any size; else several.
-_EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.27, 0.09, 0.25, 0.17
+_EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.27, 0.12, 0.22, 0.16
+_TRAY = 0.14  # share of the scenes with several codes that show a tray or a sheet of equal labels
+_TRAY_SHARES = (0.2, 0.4, 0.1, 0.1, 0.2)  # of the classes in it
 _MAKERS = (*DISTRACTORS, *TEXTURES, *KEYS)
 # A short piece of stripes cannot be told from a barcode, so stripes are backgrounds only.
 _OBJECTS = tuple(maker for maker in _MAKERS if maker is not stripes)
@@ -52,6 +54,7 @@ _MIN_CONTRAST = 3.2  # standard deviation of grey values in the box of a code,
 _FULL_SIDE = 70  # if its longer side has this many pixels or more; a smaller one needs more
 _SEVERAL = 1 - _EMPTY - _CLEAN - _CLOSE - _SINGLE
 _LARGE = 170  # pixels; larger codes hardly alias
+_MOST_IN_TRAY = 20
 _MAX_SHEET = 3.0  # pixels of an object for each of the picture
 _LOOK_ALIKES = 128  # drawn once
 _ALIKE_EMPTY, _ALIKE_SHARE = 0.5, 0.3  # of scenes without and with codes: those with look-alikes
@@ -199,6 +202,8 @@ class SceneGenerator:
             if random.random() < _ALIKE_SHARE:
                 self._add_look_alikes(builder, int(random.integers(1, 5)))
             self._add_code(builder, 0.02, 1.0)
+        elif random.random() < _TRAY:
+            self._add_tray(builder)
         else:
             self._add_distractors(builder, int(random.integers(0, 3)))
             if random.random() < _ALIKE_SHARE:
@@ -232,8 +237,10 @@ class SceneGenerator:
         scale = int(np.clip(np.ceil(reach / max(symbol.modules.shape)), 2, 24))
         is_label = random.random() < 0.4
         if random.random() < 0.5:
-            print_one = self._printer.label if is_label else self._printer.bare
-            flat = print_one(random, symbol, scale)
+            if is_label:
+                flat = self._printer.label(random, symbol, scale)
+            else:
+                flat = self._printer.bare(random, symbol, scale, tight=0.6)
             plain = random.random() < 0.85
             sheet = colorize(random, flat.picture, plain=True) if plain else flat.picture
             if not plain:
@@ -350,6 +357,27 @@ class SceneGenerator:
         if random.random() < 0.2:
             flat = _turned(flat, int(random.integers(1, 4)))  # bends are around a vertical axis
         builder.add(flat, reach, as_ink=as_ink or (lone and random.random() < 0.5))
+
+    def _add_tray(self, builder: _SceneBuilder) -> None:
+        """Add rows of codes of one class, as on parts in a tray or on a sheet of labels."""
+        random = builder.random
+        kind = int(random.choice(len(NAMES), p=_TRAY_SHARES))
+        rows, columns = (int(v) for v in random.integers(2, 6, size=2))
+        rows = min(rows, _MOST_IN_TRAY // columns)
+        most = builder.span / columns * random.uniform(0.3, 0.75)
+        shape = self._pick_clear(random, kind, most).modules.shape
+        equal = [each for each in self._symbols[kind] if each.modules.shape == shape]
+        symbols = [equal[random.integers(len(equal))] for _ in range(rows * columns)]
+        scale = 1 + int(np.ceil(1.5 * most / max(shape)))
+        lone = random.random() < 0.7
+        print_one = self._printer.bare if lone else self._printer.label
+        flats = [print_one(random, each, scale) for each in symbols]
+        flat = _tiled(random, flats, columns)
+        left, top, right, bottom = flat.marks[0].box
+        longer = max(right - left, bottom - top)
+        reach = builder.span * random.uniform(0.6, 1.1) * longer / max(flat.picture.shape)
+        flat = _shrunk(flat, _MAX_SHEET * builder.span**2)
+        builder.add(FlatObject(colorize(random, flat.picture, plain=False), flat.marks), reach)
 
     def _pick(self, random: Random, kind: int) -> Symbol:
         symbols = self._symbols[kind]
@@ -685,6 +713,25 @@ def _arrange(random: Random, flats: list[FlatObject]) -> FlatObject:
             box = (x + left, y + top, right + left, bottom + top)
             marks.append(CodeMark(mark.kind, box, mark.module))
         at += (wide if is_row else tall) + gap
+    return FlatObject(sheet, tuple(marks))
+
+
+def _tiled(random: Random, flats: list[FlatObject], columns: int) -> FlatObject:
+    """Arrange objects in rows on one sheet, each in the middle of its cell."""
+    height = max(flat.picture.shape[0] for flat in flats)
+    width = max(flat.picture.shape[1] for flat in flats)
+    height, width = (int(v * random.uniform(1.02, 1.5)) for v in (height, width))
+    sheet = np.full((height * (len(flats) // columns), width * columns), 255, np.uint8)
+    marks = []
+    for index, flat in enumerate(flats):
+        tall, wide = flat.picture.shape
+        top = index // columns * height + (height - tall) // 2
+        left = index % columns * width + (width - wide) // 2
+        sheet[top : top + tall, left : left + wide] = flat.picture
+        for mark in flat.marks:
+            x, y, right, bottom = mark.box
+            box = (x + left, y + top, right + left, bottom + top)
+            marks.append(CodeMark(mark.kind, box, mark.module))
     return FlatObject(sheet, tuple(marks))
 
 

@@ -61,7 +61,7 @@ class Network(nn.Module):
 
     def load(self, path: Path, layers: int | None = None) -> None:
         """Load weights; with `layers` only those layers, which the file may end after."""
-        stored = weights.load(path, self.graph, partial=layers is not None)
+        stored = weights.load(path, self.graph, least=layers)
         for layer, arrays in zip(self.layers[:layers], stored[:layers], strict=True):
             for name, tensor in _tensors(layer).items():
                 values = torch.from_numpy(np.array(arrays[name]))

@@ -21,6 +21,7 @@ _MOST_COVERED = 1.3  # ratio of the cells that tiles cover to those of the grid
 # Transformed in float64 at a time: OpenBLAS splits larger products among threads, which on busy
 # processors wait for each other much longer than they multiply.
 _VALUES_TOGETHER = 65536 * 4 // (36 * 9)
+_VALUES_IN_CACHE = 8192  # of as many products by one call: each of them is a call of OpenBLAS
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,15 @@ class Tiling:
         from_weight = self._matrices()[0]
         both = np.kron(from_weight, from_weight)
         filters, channels = weight.shape[:2]
-        taps = weight.reshape(filters, channels, 9).transpose(2, 1, 0)
+        taps = weight.reshape(filters, channels, 9).transpose(1, 2, 0)
         result = np.empty((self.seen**2, channels, filters), weight.dtype)
+        by_channel = result.transpose(1, 0, 2)
         few = min(filters, _VALUES_TOGETHER)
-        together = _VALUES_TOGETHER // few
+        together = -(-_VALUES_IN_CACHE // few)
         for n in range(0, filters, few):
             for c in range(0, channels, together):
-                part = (slice(None), slice(c, c + together), slice(n, n + few))
-                result[part] = np.tensordot(both, taps[part], axes=1)
+                part = (slice(c, c + together), slice(None), slice(n, n + few))
+                by_channel[part] = np.matmul(both, taps[part].astype(np.float64, order="C"))
         return result
 
     def tiles_of(self, cells: Array, down: int, across: int) -> Array:

@@ -33,8 +33,8 @@ from tests.backends.cuda.test_sm90_kernels import CHAINS
 
 NVCC = shutil.which("nvcc")
 LEAKY = KINDS["leaky"], KINDS["linear"]
-ARCHITECTURES = ("75", "80", "86", "89", "90a")
-READ_ALIKE = {"86": "80", "89": "80"}  # no text tells them apart: read once, assembled for each
+ARCHITECTURES = ("75", "80", "86", "90a")
+READ_ALIKE = {"86": "80"}  # no text tells them apart: read once, assembled for each
 HASTE = ("-Ofc=max", "--threads=0")  # nobody runs what comes of it
 _DEFINED = re.compile(r"^ *# *define (\w+)", re.MULTILINE)
 

@@ -115,7 +115,7 @@ def load(
     Examples:
         >>> detector = engine.load()  # or "yolov4-tiny"; or "my.cfg", "my.weights", "my.names"
         >>> print(detector("docs/parcel.jpg"))
-        docs/parcel.jpg, 720 x 720: 2 barcode, 2 datamatrix, 1 aztec, 1 qr, 1 pdf417
+        docs/parcel.jpg, 720 x 720: 2 barcode, 2 datamatrix, 1 qr, 1 aztec, 1 pdf417
     """
     from engine.backends import device_name, open_decoders, open_in_background, warm_up
     from engine.settings import Settings

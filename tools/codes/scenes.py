@@ -24,7 +24,7 @@ from distractors import (
     stripes,
 )
 from keys import KEYS
-from label_printer import CodeMark, FlatObject, LabelPrinter, colorize
+from label_printer import CodeMark, FlatObject, LabelPrinter, colorize, moved
 from lookalikes import LookAlikes
 from numpy.typing import NDArray
 from symbols import NAMES, Symbol, make_symbols
@@ -37,7 +37,7 @@ Maker = Callable[[Random], Picture]
 _CLASS_SHARES = (0.16, 0.23, 0.1, 0.22, 0.29)
 # Shares of scenes: without codes, clean renderings, close-ups, one code of any size; else several.
 _EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.27, 0.12, 0.22, 0.16
-_TRAY = 0.14  # share of the scenes with several codes that show a tray or a sheet of equal labels
+_TRAY = 0.14  # share of the scenes with several codes that show a tray or a sheet of labels
 _TRAY_SHARES = (0.2, 0.4, 0.1, 0.1, 0.2)  # of the classes in it
 _MAKERS = (*DISTRACTORS, *TEXTURES, *KEYS)
 # A short piece of stripes cannot be told from a barcode, so stripes are backgrounds only.
@@ -664,11 +664,7 @@ def _framed(random: Random, flat: FlatObject) -> FlatObject:
         picture = cv2.copyMakeBorder(
             picture, top, bottom, left, right, cv2.BORDER_CONSTANT, value=paint
         )
-        shift = left, top, left, top
-        marks = tuple(
-            CodeMark(m.kind, tuple(e + s for e, s in zip(m.box, shift, strict=True)), m.module)
-            for m in marks
-        )
+        marks = tuple(moved(mark, left, top) for mark in marks)
     return FlatObject(picture, marks)
 
 
@@ -708,10 +704,7 @@ def _arrange(random: Random, flats: list[FlatObject]) -> FlatObject:
         aside = int(random.integers((height - tall if is_row else width - wide) + 1))
         left, top = (at, aside) if is_row else (aside, at)
         sheet[top : top + tall, left : left + wide] = flat.picture
-        for mark in flat.marks:
-            x, y, right, bottom = mark.box
-            box = (x + left, y + top, right + left, bottom + top)
-            marks.append(CodeMark(mark.kind, box, mark.module))
+        marks += [moved(mark, left, top) for mark in flat.marks]
         at += (wide if is_row else tall) + gap
     return FlatObject(sheet, tuple(marks))
 
@@ -728,10 +721,7 @@ def _tiled(random: Random, flats: list[FlatObject], columns: int) -> FlatObject:
         top = index // columns * height + (height - tall) // 2
         left = index % columns * width + (width - wide) // 2
         sheet[top : top + tall, left : left + wide] = flat.picture
-        for mark in flat.marks:
-            x, y, right, bottom = mark.box
-            box = (x + left, y + top, right + left, bottom + top)
-            marks.append(CodeMark(mark.kind, box, mark.module))
+        marks += [moved(mark, left, top) for mark in flat.marks]
     return FlatObject(sheet, tuple(marks))
 
 

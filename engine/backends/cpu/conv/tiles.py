@@ -18,10 +18,10 @@ from engine.arrays import Array
 from engine.plan.shapes import Shape
 
 _MOST_COVERED = 1.3  # ratio of the cells that tiles cover to those of the grid
-# Transformed in float64 at a time: OpenBLAS splits larger products among threads, which on busy
+# Columns of one product in float64: OpenBLAS splits larger products among threads, which on busy
 # processors wait for each other much longer than they multiply.
-_VALUES_TOGETHER = 65536 * 4 // (36 * 9)
-_VALUES_IN_CACHE = 8192  # of as many products by one call: each of them is a call of OpenBLAS
+_COLUMNS_OF_PRODUCT = 65536 * 4 // (36 * 9)
+_COLUMNS_OF_CALL = 8192  # of matmul(), which makes a product for each channel; bounds its memory
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Tiling:
         taps = weight.reshape(filters, channels, 9).transpose(1, 2, 0)
         result = np.empty((self.seen**2, channels, filters), weight.dtype)
         by_channel = result.transpose(1, 0, 2)
-        few = min(filters, _VALUES_TOGETHER)
-        together = -(-_VALUES_IN_CACHE // few)
+        few = min(filters, _COLUMNS_OF_PRODUCT)
+        together = -(-_COLUMNS_OF_CALL // few)
         for n in range(0, filters, few):
             for c in range(0, channels, together):
                 part = (slice(c, c + together), slice(None), slice(n, n + few))

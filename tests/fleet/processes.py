@@ -1,30 +1,39 @@
 """The processes that a command has started, read from /proc."""
 
+import os
+from io import FileIO
 from pathlib import Path
 
 
 def below(pid):
     """Return all descendants of a process: id and command line."""
-    children, commands = {}, {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            commands[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
-        except (OSError, ValueError):  # it has ended in the meantime
-            continue
-        children.setdefault(parent, []).append(int(folder.name))
-    found, waiting = {}, [pid]
+    children = {}
+    with os.scandir("/proc") as entries:
+        names = [each.name for each in entries if each.name.isdecimal()]
+    for name in names:
+        # "stat" would add up the times of all threads, of which Ray's processes have many.
+        parent = _read(name, "status").partition("\nPPid:\t")[2].partition("\n")[0]
+        children.setdefault(parent, []).append(name)
+    found, waiting = {}, [str(pid)]
     while waiting:
         for child in children.get(waiting.pop(), ()):
-            if child in commands:
-                found[child] = commands[child]
-                waiting.append(child)
+            found[int(child)] = _read(child, "cmdline").replace("\0", " ")
+            waiting.append(child)
     return found
 
 
-def workers_of(pid):
-    """Return Ray's workers that hold a detector."""
-    return [each for each, command in below(pid).items() if "ShardWorker" in command]
+def _read(pid, name):
+    """Return the text of a file in /proc; that of a process that has ended is empty."""
+    try:
+        with FileIO(f"/proc/{pid}/{name}") as file:
+            return file.readall().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def workers_among(processes):
+    """Return those of Ray's workers that hold a detector."""
+    return [each for each, command in processes.items() if "ShardWorker" in command]
 
 
 def resident_mib(pid):

@@ -21,7 +21,7 @@ if not Path("/proc/self/statm").exists():
 from engine.errors import ImageError
 from tests.cli.child import ENVIRONMENT, engine
 from tests.fleet.expected import assert_rows_are, plain, write_pictures
-from tests.fleet.processes import below, resident_mib, workers_of
+from tests.fleet.processes import below, resident_mib, workers_among
 
 PICTURES, BROKEN = 1000, range(7, 1000, 50)
 SIZE = (160, 120)  # as pixels all of them would be 55 MiB
@@ -116,7 +116,7 @@ def test_killed_workers_lose_and_duplicate_nothing(command, expected, tmp_path):
     with running([*command, "--actors", "1:2"]) as (process, started):
         until(lambda: len(shards_in(out)) >= 4)
         started |= below(process.pid)
-        os.kill(workers_of(process.pid)[0], signal.SIGKILL)
+        os.kill(workers_among(below(process.pid))[0], signal.SIGKILL)
         there = len(shards_in(out))
         until(lambda: len(shards_in(out)) >= there + 8)  # it continues
         process.send_signal(signal.SIGINT)
@@ -133,8 +133,9 @@ def test_killed_workers_lose_and_duplicate_nothing(command, expected, tmp_path):
     most_workers = 0
     with running([*command, "--actors", "2"]) as (process, started):
         while process.poll() is None:
-            started |= below(process.pid)
-            workers = workers_of(process.pid)
+            processes = below(process.pid)
+            started |= processes
+            workers = workers_among(processes)
             most_workers = max(most_workers, len(workers))
             new = len(shards_in(out)) - len(written)
             resident.append((new, max(map(resident_mib, workers), default=0.0)))

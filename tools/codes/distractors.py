@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cv2
@@ -42,8 +43,9 @@ def load_photographs(folder: Path | None = None) -> list[Picture]:
         import skimage
 
         paths = [Path(skimage.__file__).parent / f"data/{name}.png" for name in _PHOTOS.split()]
-    pictures = [cv2.imread(str(path), cv2.IMREAD_COLOR) for path in paths]
-    found = [picture for picture in pictures if picture is not None]
+    with ThreadPoolExecutor() as pool:
+        pictures = pool.map(lambda path: cv2.imread(str(path), cv2.IMREAD_COLOR), paths)
+        found = [picture for picture in pictures if picture is not None]
     if not found:
         raise SystemExit(f"no photographs in {folder or 'scikit-image'}")
     return found

@@ -1,12 +1,19 @@
-"""Collect photographs without codes from unpacked packages, as backgrounds of scenes.
+"""Collect pictures without codes, as backgrounds of scenes and as pictures of nothing else.
 
-A detector trained only on drawn surfaces mistakes hedges, fur and facades for codes. Free
+A detector trained only on drawn surfaces mistakes hedges, fur, facades and words for codes. Free
 photographs are in the Debian packages gcompris-qt-data, gnome-backgrounds, mate-backgrounds,
 plasma-workspace-wallpapers, lomiri-wallpapers-20.04, ukui-wallpapers, ufoai-textures, scratch,
-supertuxkart-data and tuxpaint-stamps-default, and in scikit-image, scikit-learn and matplotlib.
-The drawings of openclipart-png (public domain) are look-alikes: logos, ornaments, portraits, signs.
+supertuxkart-data, tuxpaint-stamps-default, openarena-081-textures, megaglest-data, stellarium-data,
+trigger-rally-data and extremetuxracer-data, in scikit-image, scikit-learn and matplotlib, and in
+the repositories GroceryStoreDataset, raccoon_dataset, jetson-inference, material-kit, now-ui-kit,
+paper-kit-2 and cognitive-services-sample-data-files (all MIT). The drawings of openclipart-png
+(public domain) are look-alikes: logos, ornaments, portraits, signs. So are words and buttons: with
+--pages the screenshots, figures and scores in gimp-help-en, kicad-doc-en, grass-doc, lilypond-doc,
+qtcreator-doc, gnucash-docs, qtbase5-doc-html, kalzium-data, sagemath-doc and others are taken.
 
     python tools/codes/photographs.py --output PHOTOS FOLDER… --drawings FOLDER --skip code
+
+zxing-cpp refuses what it can read. Look at the others in which a barcode is found: some are codes.
 """
 
 from __future__ import annotations
@@ -18,9 +25,14 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import zxingcpp
-from PIL import Image, UnidentifiedImageError
+_REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(_REPOSITORY))
+
+import numpy as np  # noqa: E402
+import zxingcpp  # noqa: E402
+from PIL import Image, UnidentifiedImageError  # noqa: E402
+
+import engine  # noqa: E402
 
 _MAX_SIDE = 1024
 _MIN_SIDE = 220
@@ -30,7 +42,9 @@ _ZIPS = {".pk3", ".zip"}
 _MAX_FLAT = 0.5  # share of equal neighbours; drawings have more
 _MAX_TRANSPARENT = 0.02  # share of pixels; cut-outs have more
 _MIN_CONTRAST = 12.0
+_PART = 560  # pixels of a page
 _QUALITY = 72
+_MISTAKEN = 0.15  # the score of a box from which a picture is stored three times
 _SIGNATURES = (b"RIFF", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
 
 
@@ -39,22 +53,22 @@ def main() -> int:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--output", type=Path, required=True, help="a folder")
     parser.add_argument("--drawings", type=Path, nargs="*", default=[], help="folders of drawings")
+    parser.add_argument("--pages", type=Path, nargs="*", default=[], help="folders of documents")
     parser.add_argument("--skip", nargs="*", default=[], help="skip names that contain these")
     parser.add_argument("--most", type=int, default=400, help="at most per package")
+    parser.add_argument("--side", type=int, default=_MAX_SIDE, help="the longest, in pixels")
+    parser.add_argument(
+        "--repeat", action="store_true", help="store what is mistaken for codes several times"
+    )
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     seen: set[bytes] = set()
-    count = 0
+    store = _Store(options.output, options.side, repeats=options.repeat)
     for folder in options.folders:
         kept: list[Image.Image] = []
         cut_outs: list[Image.Image] = []
-        for name, contents in _pictures(folder):
-            if any(part in name for part in options.skip):
-                continue
-            picture = _open(contents)
-            if picture is None or _is_duplicate(picture, seen):
-                continue
+        for picture in _pictures(folder, options.skip, seen):
             transparent = _transparent_share(picture)
             if 0.1 < transparent < 0.8:
                 cut_outs.append(picture)
@@ -64,10 +78,7 @@ def main() -> int:
         if len(kept) > options.most:
             chosen = random.choice(len(kept), options.most, replace=False)
             kept = [kept[index] for index in sorted(chosen)]
-        for picture in kept:
-            picture.save(options.output / f"{count:04}.jpg", quality=_QUALITY)
-            count += 1
-        print(len(kept), folder)
+        store.add(kept, folder)
     for folder in options.drawings:
         names = random.permutation([path for path in folder.rglob("*.png") if path.is_file()])
         kept = []
@@ -75,11 +86,56 @@ def main() -> int:
             if len(kept) < options.most and not any(part in path.name for part in options.skip):
                 drawing = _drawing(random, path.read_bytes())
                 kept += [drawing] if drawing else []
-        for picture in kept:
-            picture.save(options.output / f"{count:04}.jpg", quality=_QUALITY)
-            count += 1
-        print(len(kept), folder)
+        store.add(kept, folder)
+    for folder in options.pages:
+        pages = [_page(random, picture) for picture in _pictures(folder, options.skip, seen)]
+        kept = [page for page in pages if page]
+        store.add([kept[index] for index in random.permutation(len(kept))[: options.most]], folder)
     return 0
+
+
+class _Store:
+    """The folder of results; what the bundled model mistakes for codes may be in it repeatedly."""
+
+    def __init__(self, folder: Path, side: int, *, repeats: bool) -> None:
+        self._folder, self._side, self._count = folder, side, 0
+        self._model = engine.load("codes") if repeats else None
+
+    def add(self, pictures: list[Image.Image], source: Path) -> None:
+        for picture in pictures:
+            picture.thumbnail((self._side, self._side))
+            for _ in range(self._copies(picture)):
+                picture.save(self._folder / f"{self._count:05}.jpg", quality=_QUALITY)
+                self._count += 1
+        print(len(pictures), source)
+
+    def _copies(self, picture: Image.Image) -> int:
+        found = self._model(picture, threshold=_MISTAKEN) if self._model else ()
+        best = max((each.score for each in found), default=0.0)
+        return 4 if best >= 2 * _MISTAKEN else 3 if best else 1
+
+
+def _page(random: np.random.Generator, picture: Image.Image) -> Image.Image | None:
+    """Return a page or, most of the time, a part of it in its own size; None if that is empty."""
+    page = _on_paper(picture, (255, 255, 255))
+    if max(page.size) > _PART and random.random() < 0.6:
+        width, height = (min(edge, _PART) for edge in page.size)
+        left = int(random.integers(page.width - width + 1))
+        top = int(random.integers(page.height - height + 1))
+        page = page.crop((left, top, left + width, top + height))
+    return page if _is_used(page) and max(page.size) <= 3 * min(page.size) else None
+
+
+def _on_paper(picture: Image.Image, paper: tuple[int, ...]) -> Image.Image:
+    sheet = Image.new("RGB", picture.size, paper)
+    sheet.paste(picture.convert("RGB"), (0, 0), picture.getchannel("A"))
+    return sheet
+
+
+def _is_used(sheet: Image.Image) -> bool:
+    """Return whether there is contrast and no readable code."""
+    pixels = np.asarray(sheet)
+    return bool(pixels.std() >= _MIN_CONTRAST) and not zxingcpp.read_barcodes(pixels)
 
 
 def _drawing(random: np.random.Generator, contents: bytes) -> Image.Image | None:
@@ -89,15 +145,19 @@ def _drawing(random: np.random.Generator, contents: bytes) -> Image.Image | None
         return None
     is_white = random.random() < 0.75
     paper = (255, 255, 255) if is_white else tuple(int(v) for v in random.integers(0, 256, size=3))
-    sheet = Image.new("RGB", drawing.size, paper)
-    sheet.paste(drawing.convert("RGB"), (0, 0), drawing.getchannel("A"))
-    pixels = np.asarray(sheet)
-    if pixels.std() < _MIN_CONTRAST or zxingcpp.read_barcodes(pixels):
-        return None
-    return sheet
+    sheet = _on_paper(drawing, paper)
+    return sheet if _is_used(sheet) else None
 
 
-def _pictures(folder: Path) -> Iterator[tuple[str, bytes]]:
+def _pictures(folder: Path, skip: list[str], seen: set[bytes]) -> Iterator[Image.Image]:
+    """Yield the pictures of a folder that are large enough, each once."""
+    for name, contents in _files(folder):
+        picture = None if any(part in name for part in skip) else _open(contents)
+        if picture and not _is_duplicate(picture, seen):
+            yield picture
+
+
+def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Yield picture files, also those in zip files and uncompressed ones in Qt resource files."""
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
         suffix = path.suffix.lower()

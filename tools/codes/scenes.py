@@ -36,7 +36,7 @@ Maker = Callable[[Random], Picture]
 
 _CLASS_SHARES = (0.16, 0.23, 0.1, 0.22, 0.29)
 # Shares of scenes: without codes, clean renderings, close-ups, one code of any size; else several.
-_EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.27, 0.12, 0.22, 0.16
+_EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.32, 0.11, 0.21, 0.14
 _TRAY = 0.14  # share of the scenes with several codes that show a tray or a sheet of labels
 _TRAY_SHARES = (0.2, 0.4, 0.1, 0.1, 0.2)  # of the classes in it
 _MAKERS = (*DISTRACTORS, *TEXTURES, *KEYS)
@@ -182,7 +182,7 @@ class SceneGenerator:
         if kind == 0:
             if random.random() < 0.12:
                 builder.picture = self._paper(random, size)
-            elif random.random() < 0.4:
+            elif random.random() < 0.6:
                 builder.picture = random_crop(random, self._photographs, size)
             if random.random() < 0.4:
                 self._add_distractors(builder, int(random.integers(1, 6)))

@@ -18,7 +18,7 @@ PROGRAMS = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 
 # The text that each program prints, or the file that it writes.
 EXPECTED = {
-    "01_one_picture.py": (r"pdf417 0\.87 at 131, 542", "found.png"),
+    "01_one_picture.py": (r"pdf417 0\.90 at 132, 542", "found.png"),
     "02_folder_to_csv.py": (r"parcel\.jpg,\d+,pdf417,0\.8", "found.csv"),
     "03_batches.py": (r"7 boxes, of which 1 sure", None),
     "04_camera_frames.py": (r"3 7 \d+ ms", None),

@@ -39,7 +39,7 @@ class Detection:
     Examples:
         >>> found = engine.load()("docs/parcel.jpg", classes=["qr"])[0]
         >>> found.label, round(found.score, 2), round(found.box.width)
-        ('qr', 0.95, 64)
+        ('qr', 0.96, 63)
     """
 
     label: str

@@ -82,7 +82,7 @@ class Result:
     Examples:
         >>> result = engine.load()("docs/parcel.jpg", classes=["qr"])
         >>> result.xyxy.round().tolist()
-        [[543.0, 380.0, 607.0, 438.0]]
+        [[544.0, 380.0, 608.0, 437.0]]
         >>> result.save("annotated.png", overwrite=True).name
         'annotated.png'
     """

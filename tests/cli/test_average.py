@@ -11,7 +11,7 @@ from engine import cli
 ROOT = Path(__file__).parents[2]
 CFG = str(ROOT / "cfg/codes.cfg")
 # of the file that darknet (AlexeyAB/darknet, commit 59596d78) wrote for the files below
-DARKNETS = "be3e417b41f7fc938fd6ae40c6cf1366624e6323e37c944722000c063f09b4ef"
+DARKNETS = "d29e2dbbd351017844d94151619d13977d2e562c4f8812a86216565c38789267"
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ import argparse
 import io
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
@@ -44,7 +44,7 @@ _MAX_TRANSPARENT = 0.02  # share of pixels; cut-outs have more
 _MIN_CONTRAST = 12.0
 _PART = 560  # pixels of a page
 _QUALITY = 72
-_MISTAKEN = 0.15  # the score of a box from which a picture is stored three times
+_MISTAKEN = 0.15  # score of a box; at it a picture is stored three times, at twice it four times
 _SIGNATURES = (b"RIFF", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
 
 
@@ -61,6 +61,9 @@ def main() -> int:
         "--repeat", action="store_true", help="store what is mistaken for codes several times"
     )
     options = parser.parse_args()
+    for folder in (*options.folders, *options.drawings, *options.pages):
+        if not folder.is_dir():
+            parser.error(f"{folder}: no such folder")
     options.output.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     seen: set[bytes] = set()
@@ -88,9 +91,8 @@ def main() -> int:
                 kept += [drawing] if drawing else []
         store.add(kept, folder)
     for folder in options.pages:
-        pages = [_page(random, picture) for picture in _pictures(folder, options.skip, seen)]
-        kept = [page for page in pages if page]
-        store.add([kept[index] for index in random.permutation(len(kept))[: options.most]], folder)
+        pages = (_page(random, picture) for picture in _pictures(folder, options.skip, seen))
+        store.add(_sample(random, filter(None, pages), options.most), folder)
     return 0
 
 
@@ -124,6 +126,19 @@ def _page(random: np.random.Generator, picture: Image.Image) -> Image.Image | No
         top = int(random.integers(page.height - height + 1))
         page = page.crop((left, top, left + width, top + height))
     return page if _is_used(page) and max(page.size) <= 3 * min(page.size) else None
+
+
+def _sample(
+    random: np.random.Generator, pictures: Iterable[Image.Image], most: int
+) -> list[Image.Image]:
+    """Return pictures that are equally likely, without keeping all of them in memory."""
+    kept: list[Image.Image] = []
+    for index, picture in enumerate(pictures):
+        if index < most:
+            kept.append(picture)
+        elif (place := int(random.integers(index + 1))) < most:
+            kept[place] = picture
+    return kept
 
 
 def _on_paper(picture: Image.Image, paper: tuple[int, ...]) -> Image.Image:
@@ -191,8 +206,8 @@ def _open(contents: bytes) -> Image.Image | None:
         if min(picture.size) < _MIN_SIDE:
             return None
         picture = picture.convert("RGBA")
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError):
-        return None  # not a picture
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError, SyntaxError):
+        return None  # not a picture, or a huge one
     picture.thumbnail((_MAX_SIDE, _MAX_SIDE))
     return picture
 
@@ -211,11 +226,9 @@ def _transparent_share(picture: Image.Image) -> float:
 
 def _is_photograph(picture: Image.Image) -> bool:
     """Return whether the picture has contrast, is no drawing and contains no readable code."""
-    pixels = np.asarray(picture.convert("RGB")).astype(np.int16)
-    flat = (np.abs(np.diff(pixels, axis=1)).sum(axis=2) == 0).mean()
-    if flat > _MAX_FLAT or pixels.std() < _MIN_CONTRAST:
-        return False
-    return not zxingcpp.read_barcodes(pixels.astype(np.uint8))
+    sheet = picture.convert("RGB")
+    flat = (np.diff(np.asarray(sheet).astype(np.int16), axis=1) == 0).all(axis=2).mean()
+    return bool(flat <= _MAX_FLAT) and _is_used(sheet)
 
 
 def _collages(random: np.random.Generator, cut_outs: list[Image.Image]) -> list[Image.Image]:

@@ -65,7 +65,8 @@ class ReservedPaths:
     def is_new_output(self, path: str | Path) -> bool:
         """Return whether the run created this file."""
         where = real(path)
-        return self._users.get(where, _INPUT) != _INPUT and where not in self.at_stake
+        with self._lock:  # another thread may be adding it to only one of the two
+            return self._users.get(where, _INPUT) != _INPUT and where not in self.at_stake
 
     def take(self, option: str, path: str | Path) -> bool:
         """Reserve a path for an option; return False if this run already wrote it.

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from pathlib import Path
@@ -555,6 +556,23 @@ def test_new_outputs_are_known(tmp_path):
         assert reserved.take("-o", tmp_path / name)
     names = ("new.jpg", "old.jpg", "in.jpg", "other.jpg")
     assert [reserved.is_new_output(tmp_path / each) for each in names] == [True, *[False] * 3]
+
+
+def test_existing_output_is_never_taken_for_a_new_one(tmp_path, monkeypatch):
+    old = tmp_path / "old.jpg"
+    old.touch()
+    reserved = ReservedPaths(stdin=True)
+    with ThreadPoolExecutor(1) as names:
+        asked = []
+
+        def is_file(path):  # it lets other threads run
+            asked.append(names.submit(reserved.is_new_output, old))
+            wait(asked, timeout=0.2)
+            return Path(path).is_file()
+
+        monkeypatch.setattr("os.path.isfile", is_file)
+        assert reserved.take("-o", old)
+        assert [each.result() for each in asked] == [False]
 
 
 @pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv", "--coco-dataset"])

@@ -22,6 +22,7 @@ import argparse
 import io
 import sys
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -179,12 +180,20 @@ def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
         if suffix in _SUFFIXES and path.stat().st_size < _MAX_FILE_BYTES:
             yield path.name, path.read_bytes()
         elif suffix in _ZIPS:
-            with zipfile.ZipFile(path) as archive:
-                for name in sorted(archive.namelist()):
-                    if Path(name).suffix.lower() in _SUFFIXES:
-                        yield name, archive.read(name)
+            yield from _zipped_files(path)
         elif suffix == ".rcc":
             yield from _resource_pictures(path)
+
+
+def _zipped_files(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the picture files of a zip file until one cannot be read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in sorted(archive.namelist()):
+                if Path(name).suffix.lower() in _SUFFIXES:
+                    yield name, archive.read(name)
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+        print(f"{path}: cannot be read: {error}", file=sys.stderr)
 
 
 def _resource_pictures(path: Path) -> Iterator[tuple[str, bytes]]:

@@ -96,6 +96,12 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--backgrounds", type=Path, nargs="*", default=[])
     parser.add_argument("--negatives", type=Path, nargs="*", default=[], help="without codes")
+    parser.add_argument(
+        "--least-side",
+        type=int,
+        default=0,
+        help="of --negatives, in pixels; smaller ones are left out",
+    )
     parser.add_argument("--cut-out", action="store_true", help="measure each code cut out closely")
     parser.add_argument("--labelled", type=Path, help="a folder of pictures and label files")
     parser.add_argument("--format", choices=labelled.READERS, default="darknet")
@@ -280,7 +286,13 @@ def print_alarms(options: argparse.Namespace) -> None:
         for folder in options.negatives:
             counts = []
             for path in find_pictures([folder]):
-                result = detector(path)
+                try:
+                    result = detector(path)
+                except engine.ImageError as error:
+                    print(f"Error: {error}", file=sys.stderr)
+                    continue
+                if min(result.size) < options.least_side:
+                    continue
                 counts.append(len(result))
                 for each in result:
                     print(f"{path.name}: {each.label} {each.score:.2f}", file=sys.stderr)

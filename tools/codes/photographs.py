@@ -189,10 +189,11 @@ def _zipped_files(path: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the picture files of a zip file until one cannot be read."""
     try:
         with zipfile.ZipFile(path) as archive:
-            for name in sorted(archive.namelist()):
-                if Path(name).suffix.lower() in _SUFFIXES:
-                    yield name, archive.read(name)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+            for file in sorted(archive.infolist(), key=lambda each: each.filename):
+                is_picture = Path(file.filename).suffix.lower() in _SUFFIXES
+                if is_picture and file.file_size < _MAX_FILE_BYTES:
+                    yield file.filename, archive.read(file)
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError) as error:
         print(f"{path}: cannot be read: {error}", file=sys.stderr)
 
 

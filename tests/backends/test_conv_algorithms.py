@@ -156,6 +156,8 @@ CASES = {
     "deep with a residual": convolution((64, 20, 20), 64, activation="leaky", residual=True),
     "deep, small map": convolution((128, 9, 10), 256, activation="leaky", residual=True),
     "deep, small map, pooled": convolution((128, 10, 9), 256, activation="leaky", pool=HALVES),
+    "very deep": convolution((513, 7, 8), 512, activation="leaky", residual=True),
+    "very deep, pooled": convolution((513, 8, 7), 512, activation="leaky", pool=HALVES),
 } | {f"activation {name}": convolution((4, 6, 6), 6, activation=name) for name in ACTIVATIONS}
 
 
@@ -315,7 +317,7 @@ def test_results_do_not_depend_on_the_number_of_threads(module, op):
     assert np.array_equal(answers[0], answers[2])
 
 
-@pytest.mark.parametrize(("unpacked", "parts"), [(0, 1), (100**3, 4), (25 * 128 * 40, 8)])
+@pytest.mark.parametrize(("unpacked", "parts"), [(0, 1), (100**3, 4), (9 * 128 * 40, 8)])
 def test_filters_are_divided_when_the_blas_need_not_pack(monkeypatch, workers, unpacked, parts):
     monkeypatch.setattr(blas, "unpacked_products", lambda: unpacked)
     problem = Problem(CASES["deep, small map"])
@@ -433,6 +435,10 @@ def test_every_algorithm_has_cases():
         (convolution((3, 416, 416), 16, pool=HALVES, activation="leaky"), "unfolded_rows"),
         (convolution((16, 208, 208), 32, pool=HALVES, activation="leaky"), "winograd"),
         (convolution((64, 52, 52), 128, pool=HALVES, activation="leaky"), "winograd"),
+        (convolution((32, 128, 128), 24), "winograd"),
+        (convolution((16, 128, 128), 16), "unfolded_rows"),
+        (convolution((80, 10, 10), 80), "winograd"),
+        (convolution((512, 7, 7), 512), "winograd_whole_map"),
         (convolution((384, 26, 26), 256), "winograd_whole_map"),
         (convolution((512, 13, 13), 1024), "winograd_whole_map"),
         (convolution((1024, 13, 13), 1024), "filter_parallel"),
@@ -442,6 +448,13 @@ def test_every_algorithm_has_cases():
 def test_algorithm_chosen_for_shapes_of_real_networks(op, expected):
     fitting = (module for module in conv.FAST if module.supports(op))
     assert next(fitting, ALGORITHMS["im2col"]) is ALGORITHMS[expected]
+
+
+def test_heavy_weights_have_smaller_tiles(workers):
+    for name, tiling in {"deep, small map": tiles.FOUR, "very deep": tiles.TWO}.items():
+        problem = Problem(CASES[name])
+        module = ALGORITHMS["winograd_whole_map"]
+        assert module.prepare(problem.op, problem.weight, problem.bias, workers).tiling is tiling
 
 
 @pytest.mark.parametrize("tiling", [tiles.FOUR, tiles.TWO])

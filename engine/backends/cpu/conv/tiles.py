@@ -15,9 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from engine.arrays import Array
-from engine.plan.shapes import Shape
 
-_MOST_COVERED = 1.3  # ratio of the cells that tiles cover to those of the grid
 # Columns of one product in float64: OpenBLAS splits larger products among threads, which on busy
 # processors wait for each other much longer than they multiply.
 _COLUMNS_OF_PRODUCT = 65536 * 4 // (36 * 9)
@@ -39,11 +37,6 @@ class Tiling:
     def count(self, cells: int) -> int:
         """Return how many tiles cover a line of `cells` sums."""
         return -(-cells // self.side)
-
-    def fits(self, grid: Shape) -> bool:
-        """Return whether few of the computed sums lie outside the grid."""
-        covered = self.count(grid.height) * self.count(grid.width) * self.side**2
-        return covered <= _MOST_COVERED * grid.area
 
     def transforms(self, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         """Return B' and A'."""

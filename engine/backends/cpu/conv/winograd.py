@@ -22,26 +22,24 @@ from engine.plan import ops
 
 _PIECE_BYTES = 1024 * 1024  # of each of the two buffers that a block alternates between
 _MOST_WEIGHTS = 48 * 1024  # filters * channels; BLAS packs them again for every block
-_SMALLEST_SIDE = 8  # of the grid
+_SMALLEST_SIDE = 7  # of the grid
+_FEWEST_PRODUCTS = 8  # for each value of a tile that is transformed
 
 
 def supports(op: ops.Conv2d) -> bool:
-    return (
-        is_worthwhile(op) and FOUR.fits(op.grid) and math.prod(op.weight.shape[:2]) <= _MOST_WEIGHTS
-    )
+    return is_worthwhile(op) and math.prod(op.weight.shape[:2]) <= _MOST_WEIGHTS
 
 
 def is_worthwhile(op: ops.Conv2d) -> bool:
     """Return whether the shape suits Winograd, regardless of tiles and the number of weights."""
-    grid = op.grid
+    grid, channels, filters = op.grid, op.src.shape.channels, op.grid.channels
     return (
         op.kernel == (3, 3)
         and op.stride == op.dilation == (1, 1)
         and op.groups == 1
         and not op.signed
         and (op.pool is None or op.pools_quads)
-        and op.src.shape.channels >= 16
-        and grid.channels >= 32
+        and channels * filters > (channels + filters) * _FEWEST_PRODUCTS
         and min(grid.height, grid.width) >= _SMALLEST_SIDE
     )
 

@@ -51,6 +51,7 @@ _LARGE_WORKERS = 0.4  # share of the processes that make them
 # Large scenes that are scaled down alias as photographs of many pixels do in darknet's resize.
 _SIDES, _LARGE_SIDES = (1.0, 1.0, 1.0, 0.625), (1.0, 1.0, 1.0, 1.3125)
 _LARGE_SHARE = 0.4  # of the batches
+_STRIDE = 32  # of the smallest map that is upsampled
 _REPORT_SECONDS = 115.0
 _RESERVE = 12.0  # seconds for the last report
 
@@ -82,8 +83,8 @@ def main() -> None:
     seed, side = options.seed, network.side
     # The processes are forked, so they come before CUDA.
     workers = [
-        SceneWorkers(max(1, options.workers - large), round(_SMALL * side), seed, trained),
-        SceneWorkers(large, round(_LARGE * side), seed + 500, trained),
+        SceneWorkers(max(1, options.workers - large), _scaled(side, _SMALL), seed, trained),
+        SceneWorkers(large, _scaled(side, _LARGE), seed + 500, trained),
     ]
     try:
         _train(options, network, workers, every[::HELD_OUT][: 8 if options.smoke else None], start)
@@ -171,7 +172,7 @@ def _train(
             pool.drain()
         is_large = random.random() < _LARGE_SHARE
         share = random.choice(_LARGE_SIDES if is_large else _SIDES)
-        step.run((int(is_large), round(share * network.side)))
+        step.run((int(is_large), _scaled(network.side, share)))
         torch.nn.utils.clip_grad_norm_(step.parameters, 5.0)
         optimiser.step()
         state.step += 1
@@ -190,6 +191,11 @@ def _train(
     _save(options, network, ema, optimiser, state, device)
 
 
+def _scaled(side: int, share: float) -> int:
+    """Return a share of the input's side, such that upsampled maps fit those at stride 16."""
+    return _STRIDE * round(share * side / _STRIDE)
+
+
 def _capture(
     step: TrainingStep,
     side: int,
@@ -202,7 +208,7 @@ def _capture(
     try:
         shares = (set(_SIDES), set(_LARGE_SIDES))
         kinds = [
-            (pool, round(share * side))
+            (pool, _scaled(side, share))
             for pool, each in enumerate(shares)
             for share in sorted(each)
         ]

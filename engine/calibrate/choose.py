@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import inf
 
 import numpy as np
@@ -20,6 +19,7 @@ from engine.arrays import Array
 from engine.backends.base import Device
 from engine.calibrate.collect import compile_once
 from engine.calibrate.histogram import Histogram
+from engine.concurrency.cached_property import cached_property
 from engine.passes import FUSING, optimise
 from engine.passes.quantise import (
     LayerRanges,

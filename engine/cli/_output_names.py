@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import PurePath, PurePosixPath
 from types import MappingProxyType
 
 from engine.cli._frame_names import FrameNames
 from engine.cli._sources import NamedMedia
+from engine.concurrency.cached_property import cached_property
 from engine.files.naming import shown
 from engine.files.real_paths import real
 from engine.outputs import file_names

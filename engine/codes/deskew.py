@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import atan2, ceil, cos, floor, pi, sin
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.arrays import Array
+from engine.concurrency.cached_property import cached_property
 
 if TYPE_CHECKING:
     from PIL import Image

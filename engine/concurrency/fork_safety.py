@@ -3,16 +3,19 @@
 A forked child has none of the threads that may hold a lock. All locks made here are acquired before
 a fork, so that the state they guard is consistent in the child, and are reset there. A fork also
 waits while another thread imports a module, as the first call does: in the child nothing would end
-the import, and a second import of the module would wait for it forever.
+the import, and a second import of the module would wait for it forever. From then until the fork
+Python's own lock keeps other threads from beginning an import.
 """
 
 from __future__ import annotations
 
+import _imp
 import logging  # noqa: F401  # registers its own lock first, and thus acquires it last
 import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -42,6 +45,7 @@ def _before() -> None:
         for each, _ in sorted(_known(), key=lambda item: item[1]):
             if each.acquire(timeout=_PATIENCE_SECONDS):
                 _held.append(each)
+        _imp.acquire_lock()
         imported = _imported_by_other_threads()
         if not imported:
             return
@@ -53,9 +57,10 @@ def _before() -> None:
 
 
 def _imported_by_other_threads() -> set[str]:
-    own = (None, threading.get_ident())
+    """Return the names of modules whose locks others have, or are about to have (no owner yet)."""
+    own = threading.get_ident()
     locks = ((name, reference()) for name, reference in _imports.copy().items())
-    return {name for name, each in locks if each and each.owner not in own} - _endless
+    return {name for name, each in locks if each and each.owner != own} - _endless
 
 
 def _known() -> list[tuple[Any, int]]:
@@ -67,14 +72,21 @@ def _known() -> list[tuple[Any, int]]:
 
 
 def _in_parent() -> None:
+    _release_imports()
     while _held:
         _held.pop().release()
 
 
 def _in_child() -> None:
+    _release_imports()
     _held.clear()
     for each in list(_locks):
         each._at_fork_reinit()
+
+
+def _release_imports() -> None:
+    with suppress(RuntimeError):  # not held: this module was imported after _before() would run
+        _imp.release_lock()
 
 
 if hasattr(os, "register_at_fork"):

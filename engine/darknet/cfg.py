@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
+from engine.concurrency.cached_property import cached_property
 from engine.darknet import network_limits
 from engine.darknet.warnings_limit import warn_about_first
 from engine.errors import ConfigError

@@ -6,10 +6,10 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import islice
 from typing import Literal
 
+from engine.concurrency.cached_property import cached_property
 from engine.darknet import network_limits, options
 from engine.darknet.cfg import Option, Section
 from engine.darknet.layers import LAYERS, net

@@ -11,10 +11,10 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.concurrency.cached_property import cached_property
 from engine.errors import InputError
 from engine.files import locks
 from engine.files.atomic import unwritable

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from engine.concurrency.cached_property import cached_property
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.shapes import Shape, Window
 

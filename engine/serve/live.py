@@ -19,11 +19,11 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import zip_longest
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from engine.concurrency.cached_property import cached_property
 from engine.errors import EngineError, ImageError, InputError
 from engine.files.naming import shown
 from engine.serve.memory_budget import BudgetClosedError, PictureMemory

@@ -8,12 +8,12 @@ import stat
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
 from engine.arrays import Array
+from engine.concurrency.cached_property import cached_property
 from engine.errors import ImageError
 from engine.files.naming import line_of, shown
 from engine.files.regular import open_without_waiting, read_at_once

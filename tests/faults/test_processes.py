@@ -17,6 +17,7 @@ from PIL import Image
 import engine
 from engine import ops
 from engine.concurrency import fork_safety
+from engine.concurrency.cached_property import cached_property
 from engine.errors import EngineError
 from tests.faults.child import ENGINE, run
 from tests.faults.looking import NOISE, look
@@ -104,6 +105,30 @@ def test_child_forked_during_convolutions_computes_the_same():
         other.join()
 
 
+@needs_fork
+def test_a_fork_leaves_no_property_locked():
+    is_computing, is_over = threading.Event(), threading.Event()
+
+    class Place:
+        @cached_property
+        def name(self):
+            if threading.current_thread() is other:
+                is_computing.set()
+                is_over.wait(SECONDS)
+            return b"yard"
+
+    other = threading.Thread(target=lambda: Place().name)
+    other.start()
+    try:
+        assert is_computing.wait(SECONDS)
+        place = Place()
+        assert forked(lambda: place.name + place.name) == b"yardyard"
+    finally:
+        is_over.set()
+        other.join()
+    assert isinstance(Place.name, cached_property)
+
+
 FORK_DURING_AN_IMPORT = """
 import os, signal, sys, threading, time, warnings
 import engine
@@ -142,6 +167,55 @@ other.join()
 def test_a_fork_waits_for_what_another_thread_imports(late, model, tmp_path):
     Image.fromarray(NOISE).save(tmp_path / "street.png")
     end = run(FORK_DURING_AN_IMPORT, late, model.cfg, model.weights, tmp_path / "street.png")
+    assert (end.status, end.out, end.err) == (0, "", "")
+
+
+FORK_BEFORE_AN_IMPORT = """
+import os, signal, sys, threading, time, warnings
+import engine
+from engine.concurrency import fork_safety
+from engine.concurrency.cached_property import cached_property
+
+may_begin, has_begun = threading.Event(), threading.Event()
+
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == "colorsys":
+            has_begun.set()
+            time.sleep(1)
+
+def look():
+    may_begin.wait(60)
+    import colorsys
+
+def found_none():
+    found = imported()
+    if not found:
+        may_begin.set()
+        has_begun.wait(0.5)
+    return found
+
+sys.meta_path.insert(0, Slow())
+warnings.simplefilter("ignore", DeprecationWarning)  # 3.12, if other threads run
+other = threading.Thread(target=look)
+other.start()
+imported = fork_safety._imported_by_other_threads
+fork_safety._imported_by_other_threads = found_none
+if not (child := os.fork()):
+    signal.alarm(20)
+    sys.meta_path.pop(0)
+    import colorsys
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+other.join()
+import colorsys
+"""
+
+
+@pytest.mark.slow
+@needs_fork
+def test_no_import_begins_between_the_look_and_the_fork():
+    end = run(FORK_BEFORE_AN_IMPORT)
     assert (end.status, end.out, end.err) == (0, "", "")
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from engine.arrays import Array
+from engine.concurrency.cached_property import cached_property
 from engine.evaluate.curves import ScoreCurves
 from engine.evaluate.score import ClassScore, Report
 

@@ -11,12 +11,13 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from engine.backends.cuda.driver import compile_cache, library, nvrtc
 from engine.backends.cuda.kernels import sources
+from engine.concurrency.cached_property import cached_property
 from engine.errors import DeviceError
 from engine.plan.activations import ACTIVATIONS
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
 from engine.arrays import Array
 from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD
+from engine.concurrency.cached_property import cached_property
 from engine.vision.boxes import Boxes, Suppression
 
 MOST_SCORES = 1024  # as in kernels/vision/nms.cu

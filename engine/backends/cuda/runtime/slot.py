@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +31,7 @@ from engine.backends.cuda.driver.pinned_memory import Part, begin_of, parts
 from engine.backends.cuda.runtime import picture_staging
 from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD
 from engine.backends.cuda.runtime.picture_staging import Arrangement
+from engine.concurrency.cached_property import cached_property
 from engine.vision.resize import Placement
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The bundled model in Debian's darknet gives the same values at every head.
 
 That darknet (2018) does not know `scale_x_y`, so the test applies it to darknet's outputs. It adds
-epsilon to the root of the variance instead of to the variance, which shows in the third decimal.
+1e-6 to the root of the variance instead of 1e-5 to the variance, so it gets other variances.
 """
 
 import re
@@ -15,6 +15,7 @@ import pytest
 
 import engine
 from engine import bundled
+from engine.darknet import cfg, graph, weights
 from engine.vision import image, resize
 from tests.property import darknet_runner
 from tests.property.darknet import find_darknet
@@ -34,10 +35,11 @@ def test_darknet_computes_the_same_at_every_head(tmp_path):
     text = model.cfg.read_text(encoding="utf-8")
     ends = [found.end() for found in re.finditer(r"^\[yolo\]\n(\S.*\n)*", text, re.M)]
     assert len(ends) == len(ours) == 4
+    for_it = write_for_first_darknet(model, tmp_path / "for_it.weights")
     for number, (end, output) in enumerate(zip(ends, ours, strict=True)):
         path = tmp_path / f"{number}.cfg"
         path.write_text(text[:end], encoding="utf-8")
-        shutil.copy(model.weights, path.with_suffix(".first.weights"))
+        shutil.copy(for_it, path.with_suffix(".first.weights"))
         np.save(path.with_suffix(".inputs.npy"), scaled[None])
         path.with_suffix(".size").write_text(str(output.size))
     runner = [sys.executable, darknet_runner.__file__, library, str(tmp_path)]
@@ -46,4 +48,15 @@ def test_darknet_computes_the_same_at_every_head(tmp_path):
         theirs = np.load(tmp_path / f"{number}.outputs.npy")
         theirs = theirs.reshape(3, 10, *output.shape[-2:])
         theirs[:, :2] = theirs[:, :2] * 2 - 0.5
-        np.testing.assert_allclose(output.reshape(theirs.shape), theirs, atol=4e-3)
+        np.testing.assert_allclose(output.reshape(theirs.shape), theirs, atol=1e-4)
+
+
+def write_for_first_darknet(model, path):
+    network = graph.build(cfg.read(model.cfg))
+    arrays = weights.load(model.weights, network)
+    for each in arrays:
+        if "variance" in each:
+            root = np.sqrt(each["variance"].astype(np.float64) + 1e-5) - 1e-6
+            each["variance"] = (root**2).astype(np.float32)
+    weights.save(path, network, arrays)
+    return path

@@ -9,11 +9,12 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import count
 from typing import Any
 
 import numpy as np
+
+from engine.concurrency.cached_property import cached_property
 
 MAX_IN_FLIGHT = 1000  # requests of one client process, in an open loop
 
